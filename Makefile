@@ -1,0 +1,75 @@
+# `make check` is what CI runs. The first target that needs it makes the virtualenv.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+READY := $(VENV)/.ready
+CODE   = $(wildcard src tests examples)
+
+BENCHMARKS := keyed_process state_size latency soak
+KILLS ?= 50
+SEED  ?=
+
+.PHONY: help setup demo test check format bench torture clean
+
+help:
+	@echo "make demo      run the demonstration"
+	@echo "make test      run the tests"
+	@echo "make check     all that CI checks: style, types, imports, tests"
+	@echo "make format    put the code into shape"
+	@echo "make bench     run the benchmarks into build/bench/"
+	@echo "make torture   kill a job again and again: KILLS=50 SEED=n"
+	@echo "make setup     make the virtualenv $(VENV)"
+	@echo "make clean     remove what was made"
+
+setup: $(READY)
+
+$(READY): requirements.txt requirements-dev.txt pyproject.toml
+	@set -e; \
+	if [ ! -x $(BIN)/python ]; then \
+	  for python in python3.11 python3.12 python3.13 python3.14 python3 python; do \
+	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	  done; \
+	  if [ -z "$$found" ]; then \
+	    echo "Penstock needs Python 3.11 or later, and there is none on the PATH: install one and try again." >&2; exit 1; \
+	  fi; \
+	  echo "making $(VENV) with $$($$found --version)"; \
+	  $$found -m venv $(VENV) || { echo "Python's venv module does not work (on Debian: apt install python3-venv)." >&2; exit 1; }; \
+	fi
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/python examples/demo.py
+
+test: $(READY)
+	$(BIN)/python -m pytest tests -q
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests -q
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Peers that a benchmark compares with (bytewax, Flink) are installed by it into virtualenvs of their own under build/.
+bench: $(READY)
+	@mkdir -p build/bench
+	@set -e; for name in $(BENCHMARKS); do \
+	  echo "== $$name"; $(BIN)/python benchmarks/$$name.py --json build/bench/$$name.json; \
+	done
+
+torture: $(READY)
+	$(BIN)/python tests/torture/run.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
+clean:
+	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf spark-warehouse metastore_db derby.log artifacts
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,11 @@
+"""Durable storage behind a URI: a local folder, or a prefix of an S3 bucket.
+
+One contract, `Storage`, for everything that must survive a crash: manifests, state files, savepoints, staged output. May import
+`penstock.errors` only.
+"""
+
+from penstock.storage.local import LocalStorage
+from penstock.storage.protocol import Listed, Storage
+from penstock.storage.uri import open_storage
+
+__all__ = ["Listed", "LocalStorage", "Storage", "open_storage"]

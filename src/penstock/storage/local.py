@@ -1,0 +1,300 @@
+"""Storage in a local folder (or one that all machines mount).
+
+An object is written to a temporary file beside its place, synced, and given its name by `link()`, which the file system refuses
+if the name is taken. Then the folder is synced, so that the name survives as well. This is on the path of every epoch: few system
+calls, no pathlib.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import BinaryIO
+from urllib.parse import quote
+
+from penstock.errors import AlreadyExistsError, NotFoundError, StorageError
+from penstock.storage.protocol import TEMPORARY_PREFIX, Listed, checked
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class LocalStorage:
+    """A folder as a storage."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = os.path.abspath(root)
+        self._base = self.root.rstrip("/") + "/"
+        self._folders: dict[str, bool] = {}
+        """Folders known to exist; true when their names are known to be durable."""
+
+    @property
+    def uri(self) -> str:
+        return "file://" + quote(self.root)
+
+    def __repr__(self) -> str:
+        return f"LocalStorage({self.root!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LocalStorage) and other.root == self.root
+
+    def __hash__(self) -> int:
+        return hash(self.root)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (LocalStorage, (self.root,))
+
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        final = self._base + checked(path)
+        try:
+            temporary, fd = self._temporary(final, durable)
+            try:
+                try:
+                    _write_all(fd, data)
+                    if durable:
+                        os.fsync(fd)
+                finally:
+                    os.close(fd)
+                _link(temporary, final)
+            finally:
+                os.unlink(temporary)
+            if durable:
+                _sync_folder(os.path.dirname(final))
+        except OSError as error:
+            raise self._problem("create", path, error) from error
+
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        final = self._base + checked(path)
+        try:
+            temporary, fd = self._temporary(final, durable)
+            try:
+                try:
+                    _write_all(fd, data)
+                    if durable:
+                        os.fsync(fd)
+                finally:
+                    os.close(fd)
+                os.replace(temporary, final)
+            except BaseException:
+                _discard(temporary)
+                raise
+            if durable:
+                _sync_folder(os.path.dirname(final))
+        except OSError as error:
+            raise self._problem("replace", path, error) from error
+
+    @contextmanager
+    def writer(self, path: str, *, durable: bool = True) -> Iterator[BinaryIO]:
+        final = self._base + checked(path)
+        try:
+            temporary, fd = self._temporary(final, durable)
+        except OSError as error:
+            raise self._problem("create", path, error) from error
+        try:
+            try:
+                # The descriptor stays ours: Arrow's writers close the file they are given.
+                with open(fd, "wb", buffering=1 << 18, closefd=False) as file:
+                    yield file
+                    try:
+                        if not file.closed:
+                            file.flush()
+                    except OSError as error:
+                        raise self._problem("create", path, error) from error
+                try:
+                    if durable:
+                        os.fsync(fd)
+                    _link(temporary, final)
+                except OSError as error:
+                    raise self._problem("create", path, error) from error
+            finally:
+                os.close(fd)
+        finally:
+            _discard(temporary)
+        if durable:
+            try:
+                _sync_folder(os.path.dirname(final))
+            except OSError as error:
+                raise self._problem("create", path, error) from error
+
+    def read(self, path: str) -> bytes:
+        try:
+            with open(self._base + checked(path), "rb", buffering=0) as file:
+                return file.read()
+        except OSError as error:
+            raise self._problem("read", path, error) from error
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        try:
+            fd = os.open(self._base + checked(path), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return _read_exactly(fd, offset, length)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise self._problem("read", path, error) from error
+
+    def open(self, path: str) -> BinaryIO:
+        try:
+            return open(self._base + checked(path), "rb")
+        except OSError as error:
+            raise self._problem("read", path, error) from error
+
+    def exists(self, path: str) -> bool:
+        return os.path.isfile(self._base + checked(path))
+
+    def size(self, path: str) -> int:
+        try:
+            return os.stat(self._base + checked(path)).st_size
+        except OSError as error:
+            raise self._problem("read", path, error) from error
+
+    def list(self, prefix: str = "") -> Iterator[Listed]:
+        prefix = prefix.rstrip("/")
+        try:
+            found = sorted(self._walk(checked(prefix) + "/" if prefix else ""), key=lambda listed: listed.path)
+        except OSError as error:
+            raise self._problem("list", prefix, error) from error
+        return iter(found)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            try:
+                os.unlink(self._base + checked(path))
+            except (FileNotFoundError, NotADirectoryError):
+                pass
+            except OSError as error:
+                raise self._problem("delete", path, error) from error
+
+    def child(self, path: str) -> LocalStorage:
+        return LocalStorage(self._base + checked(path.rstrip("/")))
+
+    def sweep_temporary(self, older_than: timedelta) -> int:
+        limit_ms = time.time() * 1000 - older_than.total_seconds() * 1000
+        swept = 0
+        try:
+            for listed in self._walk("", temporary=True):
+                if listed.modified_ms <= limit_ms:
+                    _discard(self._base + listed.path)
+                    swept += 1
+        except OSError as error:
+            raise self._problem("list", "", error) from error
+        return swept
+
+    def _walk(self, folder: str, temporary: bool = False) -> Iterator[Listed]:
+        """The objects (or the temporary files) below a folder, in no particular order."""
+        try:
+            entries = os.scandir(self._base + folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        with entries:
+            for entry in entries:
+                if entry.is_dir():
+                    yield from self._walk(f"{folder}{entry.name}/", temporary)
+                elif entry.name.startswith(TEMPORARY_PREFIX) == temporary:
+                    try:
+                        status = entry.stat()
+                    except FileNotFoundError:  # deleted since
+                        continue
+                    yield Listed(folder + entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def _temporary(self, final: str, durable: bool) -> tuple[str, int]:
+        """A new temporary file in the folder of `final`, which is made if need be."""
+        folder = os.path.dirname(final)
+        name = f"{folder}/{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
+        known = self._folders.get(folder)
+        if known or (known is False and not durable):
+            try:
+                return name, os.open(name, _CREATE, 0o666)
+            except FileNotFoundError:  # somebody removed the folder
+                self._folders.clear()
+        self._make_folder(folder, durable)
+        return name, os.open(name, _CREATE, 0o666)
+
+    def _make_folder(self, folder: str, durable: bool) -> None:
+        """Make a folder and those above it, and make their names durable.
+
+        Inside the storage the parents are synced even where the folder was there: whoever made it may not have come to that yet.
+        """
+        known = self._folders.get(folder)
+        if known or (known is False and not durable):
+            return
+        parent = os.path.dirname(folder)
+        if len(folder) > len(self.root) or not os.path.isdir(parent):
+            self._make_folder(parent, durable)
+        with suppress(FileExistsError):
+            os.mkdir(folder)
+        if durable:
+            try:
+                _sync_folder(parent)
+            except PermissionError:  # a folder above the storage that may not be read, and so is not ours to make durable
+                if len(folder) > len(self.root):
+                    raise
+        self._folders[folder] = durable
+
+    def _problem(self, verb: str, path: str, error: OSError) -> StorageError:
+        if isinstance(error, StorageError):
+            return error
+        place = self._base + path
+        if isinstance(error, FileExistsError) and verb == "create":
+            return AlreadyExistsError(f"{place} exists already")
+        if isinstance(error, FileNotFoundError) and verb == "read":
+            return NotFoundError(f"There is no {place}")
+        if isinstance(error, IsADirectoryError | NotADirectoryError) and verb == "read":
+            return NotFoundError(f"There is no object {place}", detail=str(error))
+        hint = ""
+        if isinstance(error, PermissionError):
+            hint = "give this user the right to read and write there; the file system must also allow hard links"
+        elif error.errno in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            hint = "the file system must support hard links: use a local disk or an object store"
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = "the disk is full: free some space, or use another storage"
+        return StorageError(f"Could not {verb} {place}", detail=str(error), hint=hint)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    written = os.write(fd, data)
+    if written < len(data):  # signals, and the 2 GiB limit of one write
+        view = memoryview(data)
+        while written < len(data):
+            written += os.write(fd, view[written:])
+
+
+def _read_exactly(fd: int, offset: int, length: int) -> bytes:
+    data = os.pread(fd, length, offset)
+    if len(data) in (length, 0):
+        return data
+    parts = [data]
+    done = len(data)
+    while done < length:
+        part = os.pread(fd, length - done, offset + done)
+        if not part:
+            break
+        parts.append(part)
+        done += len(part)
+    return b"".join(parts)
+
+
+def _link(temporary: str, final: str) -> None:
+    try:
+        os.link(temporary, final)
+    except FileExistsError:
+        # A network file system that repeats a request may refuse what it has just done: two names are proof that it was ours.
+        if os.stat(temporary).st_nlink != 2:
+            raise
+
+
+def _discard(file: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(file)
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, _FOLDER)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
