@@ -1,0 +1,187 @@
+"""What a source and a sink are.
+
+A source is a *definition* that makes an **enumerator** (driver) and a **reader** (worker).
+
+- `Enumerator.plan(position, limits, now_ms)` is told where the last committed epoch ended and answers which splits the next one
+  reads and where that ends. It keeps no position of its own: asked twice with the same position it may answer with more, never
+  with other data for the same ground. A position is small and JSON-able.
+- `Reader.read(split)` yields the same batches, in the same order, whenever it is asked for the same split.
+- A split names its source partition. Splits of one partition are read one after another, in the order planned, by one task: event
+  time is kept per partition.
+
+A sink is a definition that makes **writers** (worker) and a **committer** (driver).
+
+- A writer stages what it is given where nobody sees it; `prepare` makes it durable and returns a committable (JSON-able or bytes).
+- `Committer.commit(epoch, committables)` publishes them. It must be idempotent on (job, sink, epoch): recovery calls it again.
+- `volatile` sinks (print, collect) hand their output to the driver in the committable; it is never written to a manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from penstock.ids import Epoch, JobId, StepId
+from penstock.records import Batch, RowType
+from penstock.storage import Storage
+
+Position = Any
+"""JSON-able; None before the first epoch."""
+
+Committable = Any
+"""JSON-able (bytes are allowed for volatile sinks only)."""
+
+
+class Split(msgspec.Struct, frozen=True):
+    """A piece of input for one epoch: `partition` is the source partition, `what` is for the reader."""
+
+    partition: str
+    what: Any
+    records: int | None = None
+    bytes: int | None = None
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much an epoch should take from a source, at most. At least one unit of progress is always allowed.
+
+    `readers` is how many tasks can read at once (the parallelism); `shed` asks an at-most-once source to skip ahead.
+    """
+
+    records: int
+    bytes: int
+    readers: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """An enumerator's answer.
+
+    `partitions` are all source partitions that exist now and may still get data: those of them without a split hold event
+    time back until they are idle. `exhausted`: after these splits nothing will ever come. `wake_ms`: when to ask again if there
+    are no splits now (None: soon). `backlog`: records (estimated) left to read after these splits, if known.
+    """
+
+    splits: Sequence[Split] = ()
+    position: Position = None
+    partitions: Sequence[str] = ()
+    exhausted: bool = False
+    wake_ms: int | None = None
+    backlog: int | None = None
+
+
+class Enumerator(Protocol):
+    """On the driver: decides what to read."""
+
+    def plan(self, position: Position, limits: Limits, now_ms: int) -> Planned: ...
+
+    def committed(self, position: Position, epoch: Epoch) -> None:
+        """Everything up to `position` is durably processed (acknowledge, clean up). May be called again after recovery."""
+
+    def close(self) -> None: ...
+
+
+class Reader(Protocol):
+    """In the worker: reads a split. Yields lists of records, or Arrow record batches."""
+
+    def read(self, split: Split) -> Iterator[Batch]: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceContext:
+    """What an enumerator is told about its job."""
+
+    job: JobId
+    step: StepId
+    storage: Storage
+    parallelism: int
+    extras: dict[str, Any] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """The definition of a source: frozen and picklable."""
+
+    @property
+    def bounded(self) -> bool: ...
+
+    @property
+    def row(self) -> RowType: ...
+
+    def enumerator(self, context: SourceContext) -> Enumerator: ...
+
+    def reader(self) -> Reader: ...
+
+    def describe(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterContext:
+    """Where and for what a writer writes. `attempt` is unique to this task attempt: use it in every name."""
+
+    job: JobId
+    step: StepId
+    epoch: Epoch
+    partition: int
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitterContext:
+    """What a committer is told about its job. `sweepable(attempt)`: may staged leftovers of this attempt be removed?"""
+
+    job: JobId
+    step: StepId
+    storage: Storage
+    job_name: str = ""
+    sweepable: Callable[[str], bool] = lambda attempt: False
+
+
+class SinkWriter(Protocol):
+    """In the worker, one for each partition and epoch; made only if there is something to write."""
+
+    def write(self, batch: Batch) -> None: ...
+
+    def prepare(self) -> Committable: ...
+
+    def abort(self) -> None: ...
+
+
+class Committer(Protocol):
+    """On the driver: publishes what the writers prepared."""
+
+    def commit(self, epoch: Epoch, committables: Sequence[Committable]) -> None: ...
+
+    def abort(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
+        """The epoch will never be committed: its staged output may go."""
+
+    def close(self) -> None: ...
+
+
+class Sink(Protocol):
+    """The definition of a sink: frozen and picklable."""
+
+    @property
+    def volatile(self) -> bool: ...
+
+    def writer(self, context: WriterContext) -> SinkWriter: ...
+
+    def committer(self, context: CommitterContext) -> Committer: ...
+
+    def describe(self) -> str: ...
+
+
+@runtime_checkable
+class Sheds(Protocol):
+    """An enumerator that can skip input when an at-most-once job is overloaded."""
+
+    def shed(self, position: Position, now_ms: int) -> tuple[Position, int]:
+        """The position of the newest input, and how many records lie between (they will not be read)."""
+
+
+def rows_of(batches: Iterable[Batch]) -> Iterator[Any]:
+    for batch in batches:
+        yield from batch.values()

@@ -1,0 +1,121 @@
+"""What a function is handed: the runtime context at `open`, and the context of a record or a timer."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.ids import Milliseconds, StepId
+from penstock.records import NO_TIMESTAMP
+from penstock.timing.durations import time_ms
+
+if TYPE_CHECKING:
+    from penstock.functions import OutputTag
+    from penstock.state.keyed import KeyedState
+
+K = TypeVar("K")
+
+
+class RuntimeContext:
+    """Where a function runs, and its counters."""
+
+    def __init__(self, *, job: str, step: StepId, partition: int, parallelism: int) -> None:
+        self.job = job
+        self.step = step
+        self.partition = partition
+        self.parallelism = parallelism
+        self.counters: dict[str, int] = {}
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Add to a counter of this step; `penstock` sums them over all partitions and shows them as metrics."""
+        self.counters[name] = self.counters.get(name, 0) + by
+
+
+class ProcessContext:
+    """The context of one record."""
+
+    __slots__ = ("_side", "current_processing_time", "current_watermark", "timestamp_ms")
+
+    def __init__(self) -> None:
+        self.timestamp_ms: Milliseconds = NO_TIMESTAMP
+        self.current_watermark: Milliseconds = NO_TIMESTAMP
+        self.current_processing_time: Milliseconds = 0
+        self._side: dict[str, tuple[list[Any], list[Milliseconds]]] = {}
+
+    @property
+    def timestamp(self) -> Milliseconds | None:
+        """Event time of the record in milliseconds; None if it has none."""
+        return None if self.timestamp_ms == NO_TIMESTAMP else self.timestamp_ms
+
+    def output(self, tag: OutputTag[Any], value: Any) -> None:
+        """Write to a side output."""
+        side = self._side.get(tag.name)
+        if side is None:
+            side = self._side[tag.name] = ([], [])
+        side[0].append(value)
+        side[1].append(self.timestamp_ms)
+
+    def take_side(self) -> dict[str, tuple[list[Any], list[Milliseconds]]]:
+        """What has been written to side outputs since the last call. For the runtime."""
+        side, self._side = self._side, {}
+        return side
+
+
+class Timers:
+    """The timers of the current key. The same timer registered twice is one timer."""
+
+    __slots__ = ("_ctx", "_keyed")
+
+    def __init__(self, keyed: KeyedState, ctx: ProcessContext) -> None:
+        self._keyed = keyed
+        self._ctx = ctx
+
+    @property
+    def current_watermark(self) -> Milliseconds:
+        return self._ctx.current_watermark
+
+    @property
+    def current_processing_time(self) -> Milliseconds:
+        return self._ctx.current_processing_time
+
+    def register_event_time(self, time: Milliseconds | datetime) -> None:
+        keyed = self._keyed
+        keyed.event_timers.register(time if type(time) is int else time_ms(time), keyed.slot)
+
+    def delete_event_time(self, time: Milliseconds | datetime) -> None:
+        keyed = self._keyed
+        keyed.event_timers.delete(time if type(time) is int else time_ms(time), keyed.slot)
+
+    def register_processing_time(self, time: Milliseconds | datetime) -> None:
+        keyed = self._keyed
+        keyed.processing_timers.register(time if type(time) is int else time_ms(time), keyed.slot)
+
+    def delete_processing_time(self, time: Milliseconds | datetime) -> None:
+        keyed = self._keyed
+        keyed.processing_timers.delete(time if type(time) is int else time_ms(time), keyed.slot)
+
+
+class KeyedContext(ProcessContext, Generic[K]):
+    """The context of one record of a keyed stream."""
+
+    __slots__ = ("_keyed", "timers")
+
+    def __init__(self, keyed: KeyedState) -> None:
+        super().__init__()
+        self._keyed = keyed
+        self.timers = Timers(keyed, self)
+
+    @property
+    def key(self) -> K:
+        key: K = self._keyed.current_key()
+        return key
+
+
+class OnTimerContext(KeyedContext[K]):
+    """The context of a timer: `time_domain` is "event" or "processing"."""
+
+    __slots__ = ("time_domain",)
+
+    def __init__(self, keyed: KeyedState) -> None:
+        super().__init__(keyed)
+        self.time_domain = "event"

@@ -1,0 +1,88 @@
+"""What can go wrong, as types.
+
+Every error of Penstock says three things: *what* is wrong, the *detail* (step, function with file:line, record, file), and a
+*hint*: what to do about it. Each class is also the builtin a Python programmer would catch.
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """The root of all errors that Penstock raises on purpose."""
+
+    def __init__(self, what: str, *, detail: str = "", hint: str = "") -> None:
+        super().__init__(what, detail, hint)
+        self.what = what
+        self.detail = detail
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.detail:
+            lines += [f"  {line}" for line in self.detail.splitlines()]
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.what, self.detail, self.hint))
+
+
+def _rebuild(cls: type[PenstockError], what: str, detail: str, hint: str) -> PenstockError:
+    return cls(what, detail=detail, hint=hint)
+
+
+class PlanError(PenstockError, ValueError):
+    """The program as written cannot be run."""
+
+
+class ConfigError(PenstockError, ValueError):
+    """A setting has a value that makes no sense."""
+
+
+class UserCodeError(PenstockError, RuntimeError):
+    """A function of the user's raised."""
+
+
+class SourceError(PenstockError, RuntimeError):
+    """A source cannot be listed, or a split of it cannot be read."""
+
+
+class SinkError(PenstockError, RuntimeError):
+    """A sink refused to write, prepare or commit."""
+
+
+class StateError(PenstockError, RuntimeError):
+    """State cannot be encoded, decoded, stored or loaded."""
+
+
+class CorruptFileError(StateError):
+    """A file that was read back is damaged, incomplete or not the one expected."""
+
+
+class StorageError(PenstockError, OSError):
+    """The storage behind a URI did not do what was asked."""
+
+
+class AlreadyExistsError(StorageError, FileExistsError):
+    """Exclusive create found the object there already."""
+
+
+class NotFoundError(StorageError, FileNotFoundError):
+    """There is no such object."""
+
+
+class FencedError(PenstockError, RuntimeError):
+    """Another driver has taken the job over; this one must stop."""
+
+
+class EpochFailedError(PenstockError, RuntimeError):
+    """An epoch could not be completed; nothing of it is visible."""
+
+
+class ExecutorLostError(EpochFailedError):
+    """The engine underneath (a Spark session) is gone and must be started anew."""
+
+
+class EnvironmentProblemError(PenstockError, EnvironmentError):
+    """Java, Spark or Python on this machine are not as needed."""

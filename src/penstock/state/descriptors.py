@@ -1,0 +1,204 @@
+"""State as it is declared on a function class.
+
+The declaration is a value: planner, manifest and upgrade check read it without running anything. In a worker each declared name is
+bound, on the function's instance, to a handle with the same methods (see `penstock.state.handles`) that works on the current key.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic, Literal, TypeVar
+
+from penstock.errors import ConfigError, StateError
+from penstock.functions import AggregateFunction
+from penstock.ids import Milliseconds
+from penstock.timing.durations import to_ms
+
+T = TypeVar("T")
+K = TypeVar("K")
+I = TypeVar("I")  # noqa: E741 - the input
+O = TypeVar("O")  # noqa: E741 - the output
+
+
+@dataclass(frozen=True, slots=True)
+class Ttl:
+    """How long an entry lives after it was written (or read, with `refresh="read"`).
+
+    `time="event"` counts by the watermark, `time="processing"` by the clock. An expired entry is never returned, and is removed
+    soon after.
+    """
+
+    after: timedelta
+    time: Literal["event", "processing"] = "processing"
+    refresh: Literal["write", "read"] = "write"
+
+    def __post_init__(self) -> None:
+        if to_ms(self.after, what="the ttl of a state") == 0:
+            raise ConfigError("the ttl of a state is zero", hint="leave ttl= out to keep the state for ever")
+
+    @property
+    def ms(self) -> Milliseconds:
+        return to_ms(self.after)
+
+
+class State:
+    """What all kinds of state have in common."""
+
+    kind = "state"
+
+    def __init__(self, value_type: Any, ttl: Ttl | timedelta | None, codec: Any = None) -> None:
+        self.value_type = value_type
+        self.ttl = Ttl(ttl) if isinstance(ttl, timedelta) else ttl
+        self.codec = codec
+
+    def clear(self) -> None:
+        raise _unbound()
+
+
+def _unbound() -> StateError:
+    return StateError(
+        "state was used outside of a running step",
+        hint="declare it on the function's class and use it as self.<name> inside process() and on_timer()",
+    )
+
+
+class ValueState(State, Generic[T]):
+    """One value for each key. `.value` is None (or `default`) until it is updated."""
+
+    kind = "value"
+
+    def __init__(self, value_type: Any = None, default: T | None = None, *, ttl: Ttl | timedelta | None = None, codec: Any = None) -> None:
+        super().__init__(value_type, ttl, codec)
+        self.default = default
+
+    def fresh_default(self) -> T | None:
+        return copy.deepcopy(self.default)
+
+    @property
+    def value(self) -> T:
+        raise _unbound()
+
+    def update(self, value: T) -> None:
+        raise _unbound()
+
+
+class ListState(State, Generic[T]):
+    """A list for each key, made for appending."""
+
+    kind = "list"
+
+    def __init__(self, value_type: Any = None, *, ttl: Ttl | timedelta | None = None, codec: Any = None) -> None:
+        super().__init__(value_type, ttl, codec)
+
+    def add(self, value: T) -> None:
+        raise _unbound()
+
+    append = add
+
+    def extend(self, values: Iterable[T]) -> None:
+        raise _unbound()
+
+    def update(self, values: Iterable[T]) -> None:
+        raise _unbound()
+
+    def __iter__(self) -> Iterator[T]:
+        raise _unbound()
+
+    def __len__(self) -> int:
+        raise _unbound()
+
+
+class MapState(State, Generic[K, T]):
+    """A map for each key; its entries are read and written one by one."""
+
+    kind = "map"
+
+    def __init__(self, key_type: Any = None, value_type: Any = None, *, ttl: Ttl | timedelta | None = None, codec: Any = None) -> None:
+        super().__init__(value_type, ttl, codec)
+        self.key_type = key_type
+
+    def get(self, key: K, default: T | None = None) -> T | None:
+        raise _unbound()
+
+    def __getitem__(self, key: K) -> T:
+        raise _unbound()
+
+    def __setitem__(self, key: K, value: T) -> None:
+        raise _unbound()
+
+    def __delitem__(self, key: K) -> None:
+        raise _unbound()
+
+    def __contains__(self, key: K) -> bool:
+        raise _unbound()
+
+    def __iter__(self) -> Iterator[K]:
+        raise _unbound()
+
+    def __len__(self) -> int:
+        raise _unbound()
+
+    def put(self, key: K, value: T) -> None:
+        raise _unbound()
+
+    def remove(self, key: K) -> None:
+        raise _unbound()
+
+    def keys(self) -> Iterator[K]:
+        raise _unbound()
+
+    def values(self) -> Iterator[T]:
+        raise _unbound()
+
+    def items(self) -> Iterator[tuple[K, T]]:
+        raise _unbound()
+
+
+class ReducingState(State, Generic[T]):
+    """One value for each key: all values added, combined by `function`."""
+
+    kind = "reducing"
+
+    def __init__(
+        self, value_type: Any, function: Callable[[T, T], T], *, ttl: Ttl | timedelta | None = None, codec: Any = None
+    ) -> None:
+        super().__init__(value_type, ttl, codec)
+        self.function = function
+
+    @property
+    def value(self) -> T | None:
+        raise _unbound()
+
+    def add(self, value: T) -> None:
+        raise _unbound()
+
+
+class AggregatingState(State, Generic[I, O]):
+    """An accumulator for each key: values go in, a result comes out."""
+
+    kind = "aggregating"
+
+    def __init__(
+        self, aggregate: AggregateFunction[I, Any, O], accumulator_type: Any = None, *, ttl: Ttl | timedelta | None = None, codec: Any = None
+    ) -> None:
+        super().__init__(accumulator_type, ttl, codec)
+        self.aggregate = aggregate
+
+    @property
+    def value(self) -> O | None:
+        raise _unbound()
+
+    def add(self, value: I) -> None:
+        raise _unbound()
+
+
+def declared_states(function: Any) -> dict[str, State]:
+    """The states declared on a function's class, or set on the instance by its constructor, by name."""
+    found: dict[str, State] = {}
+    for cls in reversed(type(function).__mro__):
+        found.update({name: value for name, value in vars(cls).items() if isinstance(value, State)})
+    found.update({name: value for name, value in getattr(function, "__dict__", {}).items() if isinstance(value, State)})
+    return dict(sorted(found.items()))

@@ -1,0 +1,305 @@
+"""What a declared state is bound to in a worker: the same methods, on the current key.
+
+This is the hot path of every stateful function. `ValueHandle.value` and `update` touch one list cell; everything else is in the
+slower classes beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.errors import StateError
+from penstock.ids import Milliseconds
+from penstock.state.codecs import Codec, codec_for
+from penstock.state.descriptors import AggregatingState, ListState, MapState, ReducingState, State, Ttl, ValueState
+from penstock.state.keyed import CHANGED, DELETED, READ, UNLOADED, KeyedState, Slot, StateCell, store_key
+from penstock.state.untyped import decode_untyped, encode_untyped
+
+Changes = list[tuple[bytes, bytes | None]]
+
+UNTYPED = Codec(None, encode=encode_untyped, decode=decode_untyped, mutable=True, schema="any")
+
+
+def state_codec(state: State) -> Codec:
+    """The codec of a declared state."""
+    if state.codec is not None:
+        codec: Codec = state.codec
+        return codec
+    return UNTYPED if state.value_type is None else codec_for(state.value_type)
+
+
+class Handle:
+    """What the handles share: a cell in every slot, and a name for errors."""
+
+    def __init__(self, keyed: KeyedState, cell: int, state: State, state_id: int, where: str) -> None:
+        self._keyed = keyed
+        self.cell = cell
+        self._flag = cell + 1
+        self._state_id = state_id
+        self._where = where
+        self._codec = state_codec(state)
+
+    def prefetch(self, slots: list[Slot]) -> None:
+        """Nothing is worth fetching before it is asked for."""
+
+    def purge(self, slot: Slot) -> None:
+        """Nothing here expires."""
+
+    def _decode(self, data: bytes) -> Any:
+        try:
+            return self._codec.decode(data)
+        except Exception as error:
+            raise self._codec.failure(error, where=self._where) from error
+
+    def _encode(self, value: Any) -> bytes:
+        try:
+            return self._codec.encode(value)
+        except Exception as error:
+            raise self._codec.failure(error, value, where=self._where) from error
+
+
+class ValueHandle(Handle):
+    """`ValueState` of an immutable type, without a time to live."""
+
+    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, where: str) -> None:
+        super().__init__(keyed, cell, state, state_id, where)
+        self._default = state.default
+
+    @property
+    def value(self) -> Any:
+        slot = self._keyed.slot
+        value = slot.cells[self.cell]
+        if value is UNLOADED:
+            return self._load(slot)
+        return value
+
+    def update(self, value: Any) -> None:
+        cells = self._keyed.slot.cells
+        cells[self.cell] = value
+        cells[self._flag] = CHANGED
+
+    def clear(self) -> None:
+        cells = self._keyed.slot.cells
+        cells[self.cell] = self._fresh()
+        cells[self._flag] = DELETED
+
+    def _fresh(self) -> Any:
+        return self._default
+
+    def _load(self, slot: Slot) -> Any:
+        data = self._keyed.committed.get(store_key(slot, self._state_id))
+        value = slot.cells[self.cell] = self._fresh() if data is None else self._decode(data)
+        return value
+
+    def prefetch(self, slots: list[Slot]) -> None:
+        keys = [store_key(slot, self._state_id) for slot in slots]
+        found = self._keyed.committed.get_many(keys)
+        if not found:
+            for slot in slots:
+                slot.cells[self.cell] = self._fresh()
+            return
+        cell, get, decode = self.cell, found.get, self._codec.decode
+        try:
+            for slot, key in zip(slots, keys, strict=True):
+                data = get(key)
+                slot.cells[cell] = self._fresh() if data is None else decode(data)
+        except Exception as error:
+            raise self._codec.failure(error, where=self._where) from error
+
+    def changes(self, slot: Slot, out: Changes) -> None:
+        if slot.cells[self._flag] == DELETED:
+            out.append((store_key(slot, self._state_id), None))
+        else:
+            out.append((store_key(slot, self._state_id), self._encode(slot.cells[self.cell])))
+
+
+class MutableValueHandle(ValueHandle):
+    """`ValueState` of a type that can be changed in place: what was read is compared with what was stored."""
+
+    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, where: str) -> None:
+        super().__init__(keyed, cell, state, state_id, where)
+        self._fresh = state.fresh_default  # type: ignore[method-assign]
+        self._stored: dict[bytes, bytes] = {}
+
+    @property
+    def value(self) -> Any:
+        slot = self._keyed.slot
+        cells = slot.cells
+        value = cells[self.cell]
+        if value is UNLOADED:
+            value = self._load(slot)
+        if value is not None and not cells[self._flag]:
+            cells[self._flag] = READ
+        return value
+
+    def changes(self, slot: Slot, out: Changes) -> None:
+        flag, value = slot.cells[self._flag], slot.cells[self.cell]
+        key = store_key(slot, self._state_id)
+        if flag == READ or flag == DELETED:
+            stored = self._keyed.committed.get(key)
+            data = self._encode(value)
+            if data != (stored if stored is not None and flag == READ else self._encode(self._fresh())):
+                out.append((key, data))
+            elif flag == DELETED:
+                out.append((key, None))
+        else:
+            out.append((key, self._encode(value)))
+
+
+class Expiry:
+    """The clock of a time to live, and the purge timers that come with it."""
+
+    def __init__(self, keyed: KeyedState, ttl: Ttl) -> None:
+        self._times = keyed.times
+        self._event = ttl.time == "event"
+        self._ms = ttl.ms
+        self._granule = max(1, ttl.ms // 10)
+        self._queue = keyed.ttl_timers[0 if self._event else 1]
+        self.on_read = ttl.refresh == "read"
+
+    def now(self) -> Milliseconds:
+        return self._times.watermark if self._event else self._times.processing_time
+
+    def stamp(self, slot: Slot) -> Milliseconds:
+        """When an entry written now expires; its removal is scheduled."""
+        now = self.now()
+        if self._event and self._times.record_time is not None:
+            now = max(now, self._times.record_time)
+        expires = now + self._ms
+        self._queue.register(-(-expires // self._granule) * self._granule, slot)
+        return expires
+
+
+class ExpiringValueHandle(Handle):
+    """`ValueState` with a time to live: the cell is (expiry, value) or None."""
+
+    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, where: str) -> None:
+        super().__init__(keyed, cell, state, state_id, where)
+        assert state.ttl is not None
+        self._expiry = Expiry(keyed, state.ttl)
+        self._fresh = state.fresh_default
+
+    @property
+    def value(self) -> Any:
+        slot = self._keyed.slot
+        held = self._held(slot)
+        if held is None:
+            return self._fresh()
+        if self._expiry.on_read or self._codec.mutable:
+            expires = self._expiry.stamp(slot) if self._expiry.on_read else held[0]
+            slot.cells[self.cell] = (expires, held[1])
+            slot.cells[self._flag] = CHANGED
+        return held[1]
+
+    def update(self, value: Any) -> None:
+        slot = self._keyed.slot
+        slot.cells[self.cell] = (self._expiry.stamp(slot), value)
+        slot.cells[self._flag] = CHANGED
+
+    def clear(self) -> None:
+        cells = self._keyed.slot.cells
+        cells[self.cell] = None
+        cells[self._flag] = CHANGED
+
+    def purge(self, slot: Slot) -> None:
+        self._held(slot)
+
+    def _held(self, slot: Slot) -> tuple[Milliseconds, Any] | None:
+        held = slot.cells[self.cell]
+        if held is UNLOADED:
+            data = self._keyed.committed.get(store_key(slot, self._state_id))
+            held = slot.cells[self.cell] = None if data is None else _read_stamped(data, self._decode)
+        if held is not None and held[0] <= self._expiry.now():
+            held = slot.cells[self.cell] = None
+            slot.cells[self._flag] = CHANGED
+        return held  # type: ignore[no-any-return]
+
+    def changes(self, slot: Slot, out: Changes) -> None:
+        held = slot.cells[self.cell]
+        data = None if held is None else _stamped(held[0], self._encode(held[1]))
+        out.append((store_key(slot, self._state_id), data))
+
+
+def _stamped(expires: Milliseconds, data: bytes) -> bytes:
+    return expires.to_bytes(8, "big", signed=True) + data
+
+
+def _read_stamped(data: bytes, decode: Callable[[bytes], Any]) -> tuple[Milliseconds, Any]:
+    return int.from_bytes(data[:8], "big", signed=True), decode(data[8:])
+
+
+def bind_state(keyed: KeyedState, name: str, state: State, state_id: int, step: str) -> StateCell:
+    """The handle for a declared state."""
+    from penstock.state.collections import ListHandle, MapHandle
+
+    where = f"state {name!r} of step {step!r}"
+
+    def make(keyed: KeyedState, cell: int) -> StateCell:
+        if isinstance(state, MapState):
+            return MapHandle(keyed, cell, state, state_id, where)
+        if isinstance(state, ListState):
+            return ListHandle(keyed, cell, state, state_id, where)
+        if isinstance(state, ReducingState):
+            return ReducingHandle(_value_handle(keyed, cell, _accumulator(state), state_id, where), state.function)
+        if isinstance(state, AggregatingState):
+            return AggregatingHandle(_value_handle(keyed, cell, _accumulator(state), state_id, where), state.aggregate)
+        if isinstance(state, ValueState):
+            return _value_handle(keyed, cell, state, state_id, where)
+        raise StateError(f"{where} is of a kind that is not known: {type(state).__name__}")
+
+    return keyed.attach(make)
+
+
+def _accumulator(state: State) -> ValueState[Any]:
+    return ValueState(state.value_type, None, ttl=state.ttl, codec=state.codec)
+
+
+def _value_handle(keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, where: str) -> Any:
+    if state.ttl is not None:
+        return ExpiringValueHandle(keyed, cell, state, state_id, where)
+    mutable = state_codec(state).mutable
+    return (MutableValueHandle if mutable else ValueHandle)(keyed, cell, state, state_id, where)
+
+
+class Accumulating:
+    """`ReducingState` and `AggregatingState`: a value handle that is added to."""
+
+    def __init__(self, accumulator: Any) -> None:
+        self._accumulator = accumulator
+        self.cell = accumulator.cell
+        self.prefetch = accumulator.prefetch
+        self.changes = accumulator.changes
+        self.purge = accumulator.purge
+        self.clear = accumulator.clear
+
+
+class ReducingHandle(Accumulating):
+    def __init__(self, accumulator: Any, function: Callable[[Any, Any], Any]) -> None:
+        super().__init__(accumulator)
+        self._function = function
+
+    @property
+    def value(self) -> Any:
+        return self._accumulator.value
+
+    def add(self, value: Any) -> None:
+        held = self._accumulator.value
+        self._accumulator.update(value if held is None else self._function(held, value))
+
+
+class AggregatingHandle(Accumulating):
+    def __init__(self, accumulator: Any, aggregate: Any) -> None:
+        super().__init__(accumulator)
+        self._aggregate = aggregate
+
+    @property
+    def value(self) -> Any:
+        held = self._accumulator.value
+        return None if held is None else self._aggregate.result(held)
+
+    def add(self, value: Any) -> None:
+        held = self._accumulator.value
+        self._accumulator.update(self._aggregate.add(value, self._aggregate.create_accumulator() if held is None else held))
+
+

@@ -1,0 +1,179 @@
+"""The overlay: what an epoch's task has read and changed of one step's keyed state.
+
+Laws:
+- Committed state is only read; changes live here until the epoch is committed. `changes()` is all there is to write.
+- A *slot* is what the task knows of one key: a cell and a flag for each state. The current slot decides what the handles see.
+- Reading a cell of a mutable type marks it: at the end it is encoded and compared, so that a value changed in place is kept,
+  however the input was cut into epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from penstock.errors import StateError
+from penstock.ids import Milliseconds
+from penstock.state.key_groups import group_of
+from penstock.state.keys import KeyCodec
+from penstock.state.layout import value_prefix
+from penstock.state.timers import TimerQueue
+
+UNLOADED: Any = type("Unloaded", (), {"__repr__": lambda self: "UNLOADED"})()
+UNDECODED: Any = type("Undecoded", (), {"__repr__": lambda self: "UNDECODED"})()
+
+CLEAN, READ, CHANGED, DELETED = 0, 1, 2, 3
+"""What a cell's flag says."""
+
+
+class Committed(Protocol):
+    """Committed state, as a task reads it."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def get_many(self, keys: list[bytes]) -> dict[bytes, bytes]: ...
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]: ...
+
+    def range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]: ...
+
+
+class Slot:
+    """One key: its bytes, its group, and what is known of its state."""
+
+    __slots__ = ("cells", "encoded", "group", "key")
+
+    def __init__(self, encoded: bytes, group: int, cells: list[Any]) -> None:
+        self.encoded = encoded
+        self.group = group
+        self.cells = cells
+        self.key: Any = UNDECODED
+
+
+class Times:
+    """The clocks that state and timers look at."""
+
+    __slots__ = ("processing_time", "record_time", "watermark")
+
+    def __init__(self, watermark: Milliseconds, processing_time: Milliseconds) -> None:
+        self.watermark = watermark
+        self.processing_time = processing_time
+        self.record_time: Milliseconds | None = None
+
+
+class StateCell(Protocol):
+    """A handle, as the overlay sees it: see `penstock.state.handles`."""
+
+    cell: int
+
+    def prefetch(self, slots: list[Slot]) -> None: ...
+
+    def changes(self, slot: Slot, out: list[tuple[bytes, bytes | None]]) -> None: ...
+
+    def purge(self, slot: Slot) -> None: ...
+
+
+class KeyedState:
+    """The state of one step in one partition, for one epoch."""
+
+    __slots__ = (
+        "_empty",
+        "_key_codec",
+        "_max_parallelism",
+        "_purges_seen",
+        "committed",
+        "event_timers",
+        "handles",
+        "processing_timers",
+        "slot",
+        "slots",
+        "times",
+        "ttl_timers",
+    )
+
+    def __init__(
+        self,
+        *,
+        committed: Committed,
+        key_codec: KeyCodec,
+        max_parallelism: int,
+        times: Times,
+        event_timers: TimerQueue,
+        processing_timers: TimerQueue,
+        ttl_timers: tuple[TimerQueue, TimerQueue],
+    ) -> None:
+        self.committed = committed
+        self.slots: dict[bytes, Slot] = {}
+        self.slot: Slot = Slot(b"", 0, [])
+        self.handles: list[StateCell] = []
+        self.times = times
+        self.event_timers = event_timers
+        self.processing_timers = processing_timers
+        self.ttl_timers = ttl_timers
+        self._key_codec = key_codec
+        self._max_parallelism = max_parallelism
+        self._empty: list[Any] = []
+        self._purges_seen = 0
+
+    def attach(self, make: Callable[[KeyedState, int], StateCell]) -> StateCell:
+        """Give a state its cell in every slot."""
+        handle = make(self, len(self._empty))
+        self._empty += [UNLOADED, CLEAN]
+        self.handles.append(handle)
+        return handle
+
+    def enter(self, encoded_keys: list[bytes]) -> list[Slot]:
+        """The slots of a frame's distinct keys; the values of new ones are fetched together."""
+        slots, empty, limit = self.slots, self._empty, self._max_parallelism
+        found = []
+        new = []
+        for encoded in encoded_keys:
+            slot = slots.get(encoded)
+            if slot is None:
+                slot = slots[encoded] = Slot(encoded, group_of(encoded, limit), empty[:])
+                new.append(slot)
+            found.append(slot)
+        if len(new) > 1:
+            for handle in self.handles:
+                handle.prefetch(new)
+        return found
+
+    def enter_one(self, encoded: bytes) -> Slot:
+        """Make one key current."""
+        slot = self.slots.get(encoded)
+        if slot is None:
+            slot = self.slots[encoded] = Slot(encoded, group_of(encoded, self._max_parallelism), self._empty[:])
+        self.slot = slot
+        return slot
+
+    def current_key(self) -> Any:
+        slot = self.slot
+        if slot.key is UNDECODED:
+            if not slot.encoded:
+                raise StateError("there is no current key here", hint="keyed state belongs to process() and on_timer()")
+            slot.key = self._key_codec.decode(slot.encoded)
+        return slot.key
+
+    def purge_expired(self) -> None:
+        """Remove entries whose time to live is over (see `Ttl`)."""
+        for queue, now in zip(self.ttl_timers, (self.times.watermark, self.times.processing_time), strict=True):
+            for _time, encoded in queue.due(now):
+                slot = self.enter_one(encoded)
+                for handle in self.handles:
+                    handle.purge(slot)
+
+    def changes(self) -> list[tuple[bytes, bytes | None]]:
+        """Every changed entry, with None for a removed one; unsorted."""
+        out: list[tuple[bytes, bytes | None]] = []
+        for handle in self.handles:
+            changes, flag = handle.changes, handle.cell + 1
+            for slot in self.slots.values():
+                if slot.cells[flag]:
+                    changes(slot, out)
+        for queue in (self.event_timers, self.processing_timers, *self.ttl_timers):
+            out += queue.changes()
+        return out
+
+
+def store_key(slot: Slot, state_id: int) -> bytes:
+    return value_prefix(slot.group, state_id) + slot.encoded

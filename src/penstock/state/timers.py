@@ -1,0 +1,115 @@
+"""Timers of one step in one time domain.
+
+Laws:
+- A timer is (time, key). Registering it again is the same timer; it fires once; a deleted one does not fire.
+- Timers fire in order of (time, encoded key).
+- Committed timers are read from the store when time reaches them, changes live here until the epoch is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
+from penstock.state.key_groups import group_of
+from penstock.state.layout import split_timer_key, timer_key
+
+if TYPE_CHECKING:
+    from penstock.state.keyed import Committed, Slot
+
+Timer = tuple[Milliseconds, bytes]
+
+
+class TimerQueue:
+    """Registered timers, ordered by time."""
+
+    __slots__ = ("_added", "_committed", "_groups", "_heap", "_max_parallelism", "_next_committed", "_open", "_removed", "_scanned", "state_id")
+
+    def __init__(
+        self, open_committed: Callable[[], Committed], *, state_id: int, groups: range, max_parallelism: int, next_due: Milliseconds | None
+    ) -> None:
+        self.state_id = state_id
+        self._open = open_committed
+        self._groups = groups
+        self._max_parallelism = max_parallelism
+        self._heap: list[Timer] = []
+        self._added: set[Timer] = set()
+        self._removed: set[Timer] = set()
+        self._scanned: Milliseconds = MIN_WATERMARK
+        self._committed: set[Timer] = set()
+        self._next_committed: Milliseconds = MAX_WATERMARK if next_due is None else next_due
+
+    def register(self, time: Milliseconds, slot: Slot) -> None:
+        timer = (time, slot.encoded)
+        self._removed.discard(timer)
+        if timer not in self._added and timer not in self._committed:
+            self._added.add(timer)
+            heappush(self._heap, timer)
+
+    def delete(self, time: Milliseconds, slot: Slot) -> None:
+        timer = (time, slot.encoded)
+        self._added.discard(timer)
+        self._committed.discard(timer)
+        self._removed.add(timer)
+
+    def due(self, until: Milliseconds) -> Iterator[Timer]:
+        """Take out the timers due by `until`, in order; timers registered while this runs are included if due."""
+        if until >= self._next_committed:
+            self._load(until)
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            timer = heappop(heap)
+            if timer in self._committed:
+                self._committed.discard(timer)
+                self._added.discard(timer)
+                self._removed.add(timer)
+            elif timer in self._added:
+                self._added.discard(timer)
+                self._removed.add(timer)  # it may be in the store as well
+            else:
+                continue
+            yield timer
+
+    def has_due(self, until: Milliseconds) -> bool:
+        return until >= self._next_committed or (bool(self._heap) and self._heap[0][0] <= until)
+
+    def next_due(self) -> Milliseconds | None:
+        """When the next timer is due, as far as is known (never later than it really is)."""
+        times = [timer[0] for timer in self._added | self._committed]
+        if self._next_committed != MAX_WATERMARK:
+            times.append(self._next_committed)
+        return min(times, default=None)
+
+    def changes(self) -> list[tuple[bytes, bytes | None]]:
+        limit, state_id = self._max_parallelism, self.state_id
+        added: list[tuple[bytes, bytes | None]] = [
+            (timer_key(group_of(encoded, limit), state_id, time, encoded), b"") for time, encoded in self._added
+        ]
+        removed: list[tuple[bytes, bytes | None]] = [
+            (timer_key(group_of(encoded, limit), state_id, time, encoded), None)
+            for time, encoded in self._removed
+            if (time, encoded) not in self._added
+        ]
+        return added + removed
+
+    def _load(self, until: Milliseconds) -> None:
+        """Bring the committed timers due by `until` into the heap; note when the first of the others is due."""
+        committed = self._open()
+        after = MAX_WATERMARK
+        start_time = self._scanned
+        for group in self._groups:
+            start = timer_key(group, self.state_id, start_time, b"")
+            stop = timer_key(group, self.state_id, MAX_WATERMARK, b"\xff")
+            for key, _ in committed.range(start, stop):
+                _, _, time, encoded = split_timer_key(key)
+                if time > until:
+                    after = min(after, time)
+                    break
+                timer = (time, encoded)
+                if timer not in self._removed and timer not in self._added and timer not in self._committed:
+                    self._committed.add(timer)
+                    heappush(self._heap, timer)
+        self._scanned = until if until == MAX_WATERMARK else until + 1
+        self._next_committed = after

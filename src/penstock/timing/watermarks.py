@@ -1,0 +1,209 @@
+"""Watermark strategies: the definition a user writes, and the clock that runs for each source partition.
+
+Law: a partition's clock is a function of the partition's records and nothing else; its state is in the manifest, so a replay
+sees the same times. A watermark `w` says: no record with a timestamp `<= w` is expected any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from penstock.errors import ConfigError
+from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
+from penstock.records import NO_TIMESTAMP, Batch, Columns, Timestamps, timestamps_of
+from penstock.timing.durations import Duration, time_ms, to_ms
+
+T = TypeVar("T")
+
+TimestampSelector = str | Callable[[Any], "int | datetime"] | None
+"""A column or field name, a function of the record, or None: the source's own timestamps."""
+
+
+class WatermarkGenerator(Generic[T]):
+    """A user's own way to derive watermarks. One instance for each source partition.
+
+    `snapshot` must be JSON-able; `restore` gets it back in the next epoch, whichever process runs it.
+    """
+
+    def on_record(self, record: T, timestamp: Milliseconds) -> Milliseconds | None:
+        """Called for each record; a returned watermark takes effect after this record."""
+        return None
+
+    def on_batch_end(self) -> Milliseconds | None:
+        """Called after each batch; a returned watermark takes effect there."""
+        return None
+
+    def snapshot(self) -> Any:
+        return None
+
+    def restore(self, snapshot: Any) -> None:
+        """Continue from `snapshot`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermarks(Generic[T]):
+    """How records get their timestamps and the stream its watermarks.
+
+    Make one with `monotonous`, `bounded`, `custom` or `none`.
+    """
+
+    timestamp: TimestampSelector = None
+    slack_ms: Milliseconds | None = None
+    generator: Callable[[], WatermarkGenerator[T]] | None = None
+    idle_ms: Milliseconds | None = None
+
+    @classmethod
+    def monotonous(cls, *, timestamp: TimestampSelector = None, idle: Duration | None = None) -> Watermarks[T]:
+        """Timestamps never go back within a source partition."""
+        return cls(timestamp=timestamp, slack_ms=0)._idle(idle)
+
+    @classmethod
+    def bounded(
+        cls,
+        *,
+        seconds: float | None = None,
+        slack: timedelta | None = None,
+        timestamp: TimestampSelector = None,
+        idle: Duration | None = None,
+    ) -> Watermarks[T]:
+        """Records come at most `slack` (or `seconds`) out of order within a source partition."""
+        if (seconds is None) == (slack is None):
+            raise ConfigError("Watermarks.bounded needs one of seconds= and slack=", hint="for example seconds=5")
+        duration: Duration = slack if slack is not None else float(seconds or 0)
+        return cls(timestamp=timestamp, slack_ms=to_ms(duration, what="the slack of Watermarks.bounded"))._idle(idle)
+
+    @classmethod
+    def custom(
+        cls,
+        generator: Callable[[], WatermarkGenerator[T]],
+        *,
+        timestamp: TimestampSelector = None,
+        idle: Duration | None = None,
+    ) -> Watermarks[T]:
+        """Watermarks from a `WatermarkGenerator`; `generator` makes one for each source partition."""
+        return cls(timestamp=timestamp, generator=generator)._idle(idle)
+
+    @classmethod
+    def none(cls, *, timestamp: TimestampSelector = None) -> Watermarks[T]:
+        """Timestamps, but no watermarks until the end of the input."""
+        return cls(timestamp=timestamp)
+
+    def with_idleness(self, idle: Duration) -> Watermarks[T]:
+        """A partition without data for this long no longer holds event time back."""
+        return self._idle(idle)
+
+    def _idle(self, idle: Duration | None) -> Watermarks[T]:
+        return self if idle is None else replace(self, idle_ms=to_ms(idle, what="idle"))
+
+    def assign(self, batch: Batch) -> Batch:
+        """The batch with its timestamps."""
+        if self.timestamp is None:
+            return batch
+        return batch.with_timestamps(_select_timestamps(batch, self.timestamp))
+
+    def clock(self, state: Any = None) -> PartitionClock:
+        """The running part, continuing from `state` (what `PartitionClock.state` gave)."""
+        if self.generator is not None:
+            return GeneratedClock(self.generator(), state)
+        return BoundedClock(self.slack_ms, state)
+
+    def describe(self) -> str:
+        if self.generator is not None:
+            kind = "custom"
+        elif self.slack_ms is None:
+            kind = "none"
+        else:
+            kind = "monotonous" if self.slack_ms == 0 else f"bounded {self.slack_ms} ms"
+        return kind + (f", idle after {self.idle_ms} ms" if self.idle_ms is not None else "")
+
+
+class PartitionClock:
+    """Event time of one source partition."""
+
+    __slots__ = ("watermark",)
+
+    def __init__(self, watermark: Milliseconds) -> None:
+        self.watermark = watermark
+
+    def advance(self, batch: Batch) -> list[tuple[int, Milliseconds]]:
+        """Where in the batch the watermark is to be announced: `(rows before it, watermark)`, in order."""
+        raise NotImplementedError
+
+    def state(self) -> Any:
+        raise NotImplementedError
+
+
+class BoundedClock(PartitionClock):
+    """The greatest timestamp seen, less the slack, less one millisecond."""
+
+    __slots__ = ("slack_ms",)
+
+    def __init__(self, slack_ms: Milliseconds | None, state: Any) -> None:
+        super().__init__(MIN_WATERMARK if state is None else state)
+        self.slack_ms = slack_ms
+
+    def advance(self, batch: Batch) -> list[tuple[int, Milliseconds]]:
+        if self.slack_ms is not None and batch.timestamps is not None and len(batch):
+            latest = int(batch.timestamps.max())
+            if latest != NO_TIMESTAMP:
+                self.watermark = max(self.watermark, min(latest - self.slack_ms - 1, MAX_WATERMARK - 1))
+        return [(len(batch), self.watermark)]
+
+    def state(self) -> Any:
+        return None if self.watermark == MIN_WATERMARK else self.watermark
+
+
+class GeneratedClock(PartitionClock):
+    """A user's generator; the batch is cut wherever it announces a watermark."""
+
+    __slots__ = ("generator",)
+
+    def __init__(self, generator: WatermarkGenerator[Any], state: Any) -> None:
+        super().__init__(MIN_WATERMARK)
+        self.generator = generator
+        if state is not None:
+            self.watermark = state["watermark"]
+            if state["snapshot"] is not None:
+                generator.restore(state["snapshot"])
+
+    def advance(self, batch: Batch) -> list[tuple[int, Milliseconds]]:
+        cuts: list[tuple[int, Milliseconds]] = []
+        times = [NO_TIMESTAMP] * len(batch) if batch.timestamps is None else batch.timestamps.tolist()
+        on_record = self.generator.on_record
+        for row, (record, time) in enumerate(zip(batch.values(), times, strict=True), start=1):
+            self._take(on_record(record, time), row, cuts)
+        self._take(self.generator.on_batch_end(), len(batch), cuts)
+        if not cuts or cuts[-1][0] != len(batch):
+            cuts.append((len(batch), self.watermark))
+        return cuts
+
+    def _take(self, watermark: Milliseconds | None, row: int, cuts: list[tuple[int, Milliseconds]]) -> None:
+        if watermark is not None and watermark > self.watermark:
+            self.watermark = int(watermark)
+            if cuts and cuts[-1][0] == row:
+                cuts.pop()
+            cuts.append((row, self.watermark))
+
+    def state(self) -> Any:
+        return {"watermark": self.watermark, "snapshot": self.generator.snapshot()}
+
+
+def _select_timestamps(batch: Batch, selector: str | Callable[[Any], int | datetime]) -> Timestamps:
+    if isinstance(selector, str):
+        if isinstance(batch, Columns):
+            return timestamps_of(batch.data.column(selector))
+        values = batch.values()
+        if values and isinstance(values[0], dict):
+            times = [v[selector] for v in values]
+        else:
+            times = [getattr(v, selector) for v in values]
+    else:
+        times = list(map(selector, batch.values()))
+    if times and isinstance(times[0], int | np.integer):
+        return np.asarray(times, dtype=np.int64)
+    return np.asarray([NO_TIMESTAMP if t is None else time_ms(t) for t in times], dtype=np.int64)
