@@ -1,7 +1,8 @@
 """Storage in an S3 bucket (Amazon's, or another with conditional puts), through the `obstore` package.
 
-Exclusive create is a put with `If-None-Match: *`. Credentials are not part of the storage and are never pickled: every process finds
-its own in the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, web identity, instance metadata).
+Exclusive create is a put with `If-None-Match: *`. Credentials are not part of the storage and are never pickled: every process
+finds its own in the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, web identity, instance
+metadata).
 """
 
 from __future__ import annotations
@@ -241,9 +242,7 @@ class S3Storage:
             return StorageError(
                 f"There is no bucket {self.bucket}", detail=f"at {self._where}, for {place}", hint="create it, or correct the URI"
             )
-        if isinstance(error, exceptions.AlreadyExistsError) or (
-            verb == "create" and isinstance(error, exceptions.PreconditionError)
-        ):
+        if isinstance(error, exceptions.AlreadyExistsError | exceptions.PreconditionError) and verb == "create":
             return AlreadyExistsError(f"{place} exists already")
         if isinstance(error, FileNotFoundError):
             return NotFoundError(f"There is no {place}", detail=f"at {self._where}")

@@ -8,7 +8,8 @@
   raised. A request that the client library repeated may even find *its own* object: whoever must know reads the path back, after
   `AlreadyExistsError` just as after `StorageError`.
 
-Paths are relative to the root, separated by `/`, without empty, `.` and `..` segments. Names that begin with `.tmp-` are reserved.
+Paths are relative to the root, separated by `/`, without empty, `.` and `..` segments. Names that begin with `.tmp-`
+are reserved.
 """
 
 from __future__ import annotations
