@@ -2,11 +2,12 @@
 
 Laws:
 - `decode(encode(v)) == v` for every value of the declared type, in any process.
-- `encode` and `decode` are msgspec's own bound methods: no Python frame on the hot path. They raise what msgspec raises (`CODEC_ERRORS`);
-  a caller has its own `try` around them, which costs nothing, and raises `codec.failure(error)`. `write` and `read` do that for others.
-- Encoding does not check types; decoding does. No pickle, unless a state asks for it by `codec=PICKLE`, and then it `needs_trust`.
-- Without a type (None, object, Any) plain values come back: tuples and sets as lists, naive datetimes, dates, decimals, UUIDs and enums as
-  MessagePack writes them, dataclasses as dicts. Declare a type to get it back.
+- `encode` and `decode` are msgspec's own bound methods: no Python frame on the hot path. They raise what msgspec raises
+  (`CODEC_ERRORS`); a caller has its own `try` around them, which costs nothing, and raises `codec.failure(error)`. `write` and
+  `read` do that for others.
+- Encoding does not check types; decoding does. No pickle, unless a state asks for it by `codec=PICKLE`: then it `needs_trust`.
+- Without a type (None, object, Any) plain values come back: tuples and sets as lists, naive datetimes, dates, decimals, UUIDs and
+  enums as MessagePack writes them, dataclasses as dicts. Declare a type to get it back.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def codec_for(tp: Any = None) -> Codec:
         raise StateError(
             f"{_spell(tp)} cannot be the type of a state",
             detail=str(error),
-            hint="use built-ins, containers of them, dataclasses or structs; unions of several records need msgspec.Struct with tag=",
+            hint="use built-ins, containers of them, dataclasses or structs; a union of records needs msgspec.Struct with tag=",
         ) from None
 
 

@@ -1,7 +1,7 @@
 """Types of the user's that MessagePack does not know, and numpy's scalars.
 
-Law: a hook is called only for what msgspec cannot encode or decode by itself, so types known to it pay nothing. What a custom `encode`
-returns is itself encoded by msgspec; `decode` is handed the same thing back (with tuples as lists).
+Law: a hook is called only for what msgspec cannot encode or decode by itself, so types known to it pay nothing. What a custom
+`encode` returns is itself encoded by msgspec; `decode` is handed the same thing back (with tuples as lists).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def register_codec(
 ) -> None:
     """Teach state about a class: `encode` gives bytes or any plain value, `decode` takes it back.
 
-    Works alone and inside containers, dataclasses and structs. `name` is what snapshots remember, so keep it when the class moves.
-    `mutable=False` promises that values are never changed in place.
+    Works alone and inside containers, dataclasses and structs. `name` is what snapshots remember, so keep it when the class
+    moves. `mutable=False` promises that values are never changed in place.
     """
     if not isinstance(msgspec.inspect.type_info(tp), msgspec.inspect.CustomType):
         raise StateError(
@@ -75,12 +75,13 @@ def encode_hook(value: Any) -> object:
         return found.encode(value)
     if type(value).__module__ == "numpy":
         numpy = sys.modules["numpy"]
-        for scalar, builtin in ((numpy.bool_, bool), (numpy.integer, int), (numpy.floating, float), (numpy.str_, str), (numpy.bytes_, bytes)):
+        builtins = {numpy.bool_: bool, numpy.integer: int, numpy.floating: float, numpy.str_: str, numpy.bytes_: bytes}
+        for scalar, builtin in builtins.items():
             if isinstance(value, scalar):
                 return builtin(value)
         raise StateError(
             f"a {_qualified(type(value))} cannot be kept in state",
-            hint="numpy's numbers, booleans and strings can; turn others into built-ins first (.tolist(), .tobytes()) or register_codec them",
+            hint="numpy's numbers, booleans and strings can; make built-ins of others (.tolist(), .tobytes()), or register_codec",
         )
     raise StateError(
         f"a value of type {_qualified(type(value))} cannot be encoded",
@@ -95,7 +96,7 @@ def decode_hook(tp: type, plain: Any) -> object:
         return plain
     found = custom_codec(tp)
     if found is None:
-        raise StateError(f"no codec is registered for {_qualified(tp)}", hint="call register_codec(...) where the class is defined")
+        raise StateError(f"no codec is registered for {_qualified(tp)}", hint="call register_codec(...) beside the class")
     return found.decode(plain)
 
 

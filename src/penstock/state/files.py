@@ -2,14 +2,14 @@
 
     magic(6) version(2) · header length(4) crc(4) · header · block · block · … · index · footer(32)
 
-A block is `[keys, values]` in MessagePack, compressed when that makes it smaller. The header says what the file is and whose. The index has
-a row for each block: groups, place, crc, entries. The footer says where the index is, and ends with its own crc and the magic.
+A block is `[keys, values]` in MessagePack, compressed when that makes it smaller. The header says what the file is and whose. The
+index has a row for each block: groups, place, crc, entries. The footer says where the index is, with its own crc and the magic.
 
 Laws:
 - A **base** holds every entry of its groups; a **delta** holds the changes of an epoch, a deletion being a value of None.
 - Keys are strictly ascending through the file.
-- Every byte is covered: header, index and footer by the checksum in the `FileRef`, blocks by the crc in the index; blocks fill the space
-  between header and index without a gap. Damage is refused by name and never read as empty.
+- Every byte is covered: header, index and footer by the checksum in the `FileRef`, blocks by the crc in the index; blocks fill
+  the space between header and index without a gap. Damage is refused by name and never read as empty.
 - Only blocks that hold a wanted group are read.
 """
 
@@ -19,7 +19,7 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from operator import lt
+from operator import itemgetter, lt
 from posixpath import basename
 from struct import Struct
 from typing import Any, Literal
@@ -45,14 +45,15 @@ _FOOTED = Struct(">QIIIH")
 _TAIL = 64 * 1024
 _ROOM_FOR_HEADER = 4096
 
+_key, _value = itemgetter(0), itemgetter(1)
 _zstd = pa.Codec("zstd", compression_level=1)
 _pack = msgspec.msgpack.Encoder().encode
 _unpack_block = msgspec.msgpack.Decoder(tuple[list[bytes], list[bytes | None]]).decode
 
 
 class FileRef(msgspec.Struct, frozen=True):
-    """A file, as manifests name it. Only groups `lo <= group < hi` are to be read from it (after rescaling). `covers` is, for a base, the
-    last file that was merged into it: a store that has applied that file has all that the base has."""
+    """A file, as manifests name it. Only groups `lo <= group < hi` are to be read from it (after rescaling). `covers` is, for a
+    base, the last file that was merged into it: a store that has applied that file has all that the base has."""
 
     name: str
     kind: Kind
@@ -170,7 +171,8 @@ def _blocks(entries: Iterable[tuple[bytes, Any]]) -> Iterator[tuple[list[bytes],
     values: list[Any] = []
     size = 0
     while part := list(islice(rest, step)):
-        more_keys, more_values = map(list, zip(*part, strict=True))
+        more_keys = list(map(_key, part))
+        more_values = list(map(_value, part))
         grown = sum(map(len, more_keys)) + sum(map(len, filter(None, more_values))) + 4 * len(part)
         step = max(1, min(2048, BLOCK_SIZE // 4 * len(part) // grown))
         keys += more_keys
@@ -270,9 +272,9 @@ class _Reader:
         """The bytes of some blocks, neighbours read together."""
         at = 0
         while at < len(rows):
-            first, end = rows[at], rows[at].offset
-            upto = at
-            while upto < len(rows) and rows[upto].offset == end and (upto == at or end - first.offset + rows[upto].length <= READ_SIZE):
+            first = rows[at]
+            end, upto = first.offset + first.length, at + 1
+            while upto < len(rows) and rows[upto].offset == end and end + rows[upto].length - first.offset <= READ_SIZE:
                 end += rows[upto].length
                 upto += 1
             data = memoryview(self._range(first.offset, end - first.offset))
@@ -287,7 +289,7 @@ class _Reader:
         if magic != _MAGIC:
             raise _corrupt(self.ref, f"it does not start as a state file does: {start[:8]!r}")
         if version != VERSION:
-            raise _corrupt(self.ref, f"it has format version {version}; this Penstock reads {VERSION}", hint="use a newer Penstock")
+            raise _corrupt(self.ref, f"its format has version {version}; this Penstock reads {VERSION}", hint="use a newer one")
         end = _START.size + length
         if end > self.ref.size:
             raise _corrupt(self.ref, "its header is longer than the file")

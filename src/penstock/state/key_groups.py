@@ -1,7 +1,7 @@
 """Which partition owns a key.
 
-Law: every key is in exactly one group, every group in exactly one partition, and the groups of a partition are contiguous. A key's group
-never changes; a change of parallelism moves whole ranges of groups.
+Law: every key is in exactly one group, every group in exactly one partition, and the groups of a partition are contiguous. A
+key's group never changes; a change of parallelism moves whole ranges of groups.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Keys as bytes.
 
-Law: equal keys of one type have equal bytes, whatever process or machine encodes them (-0.0 is 0.0, a NaN is a NaN, a datetime is its
-instant, numpy's scalars are Python's); different keys have different bytes; and no encoding is the beginning of another. `1`, `1.0` and
-`True` are three keys, unless `key_type=` says which of them is meant.
+Law: equal keys of one type have equal bytes, whatever process or machine encodes them (-0.0 is 0.0, a NaN is a NaN, a datetime is
+its instant, numpy's scalars are Python's); different keys have different bytes; and no encoding is the beginning of another. `1`,
+`1.0` and `True` are three keys, unless `key_type=` says which of them is meant.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _typed(tp: Any) -> KeyCodec:
             data = _encode(key)
             typed = decoder(data)  # a key that could not be read back would be lost
             if rounds:
-                data = _encode(_plain(msgspec.to_builtins(typed, builtin_types=_KEPT, order="deterministic", enc_hook=encode_hook)))
+                data = _encode(_plain(msgspec.to_builtins(typed, builtin_types=_KEPT, enc_hook=encode_hook)))
             elif exact is not None:
                 data = _encode(typed)
             return data
@@ -176,7 +176,7 @@ def _refusal(key: Any, error: Exception, tp: Any = None) -> StateError:
     return StateError(
         f"{key!r:.200} of type {type(key).__qualname__} cannot be a key" + (f" of type {tp!r}" if tp is not None else ""),
         detail=str(error),
-        hint="return a value of the declared key_type" if tp is not None else "use a str, an int or a tuple of such, or pass key_type=",
+        hint="return a value of the declared key_type" if tp is not None else "use a str, an int or a tuple, or pass key_type=",
     )
 
 

@@ -3,8 +3,8 @@
     value   group(2) · state id(2) · namespace · user key · sub-key
     timer   group(2) · state id(2) · time(8) · user key
 
-Law: numbers are big endian, and a time has its sign bit flipped, so bytes sort as the numbers do: a group, a state of a group, and the
-timers due by some time are contiguous ranges. Encoded keys are prefix-free, so no two (key, sub-key) pairs share a store key.
+Law: numbers are big endian, and a time has its sign bit flipped, so bytes sort as the numbers do: a group, a state of a group,
+and the timers due by some time are contiguous ranges. Encoded keys are prefix-free, so no two (key, sub-key) share a store key.
 """
 
 from __future__ import annotations

@@ -1,0 +1,231 @@
+"""Where local stores are, and how one is brought to a given file.
+
+    <root>/<boot id>/<job>/<fingerprint>-p<parallelism>/<stage>-<partition>/
+        current          the name of the directory in use; replaced atomically
+        data-<uuid>/     an LMDB environment; leased by whoever has it open
+
+Laws:
+- A store is usable for a chain of files if what it has applied last is in the chain, or it is empty. It is then caught up in
+  place; otherwise a new directory is filled and made current. A directory is never emptied and filled again.
+- Of processes that do this at once each ends with a store that is right for its own chain; which one is current does not matter.
+- A directory is removed only under an exclusive lease: when no process has it open.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import lru_cache
+from typing import Literal
+from urllib.parse import quote
+
+from penstock.errors import StateError
+from penstock.state.files import FileRef
+from penstock.state.store import LEASE, Block, LocalStore, StoreBehindError, open_stores
+from penstock.state.store_snapshot import StoreBrokenError
+
+Origin = Literal["local", "rebuilt"]
+ReadBlocks = Callable[[FileRef], Iterable[Block]]
+CachedEntries = Callable[[str], "list[tuple[bytes, bytes | None]] | None"]
+
+_ATTEMPTS = 20
+
+
+def store_path(root: str | None, job_uuid: str, fingerprint: str, parallelism: int, stage: str | int, partition: int) -> str:
+    """The directory of a stage partition's store on this host, since it was started; made if need be, for this user only."""
+    names = [boot_id(), job_uuid, f"{fingerprint}-p{parallelism}", f"{stage}-{partition}"]
+    path = os.path.join(_checked_root(root or default_root()), *(quote(name, safe="") for name in names))
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    return path
+
+
+def default_root() -> str:
+    """`$PENSTOCK_LOCAL_DIR`, or `penstock-<uid>` in the directory for temporary files."""
+    return os.environ.get("PENSTOCK_LOCAL_DIR") or os.path.join(tempfile.gettempdir(), f"penstock-{os.getuid()}")
+
+
+@lru_cache(maxsize=1)
+def boot_id() -> str:
+    """What distinguishes this run of the machine. Where that cannot be told, this process: then nothing is shared."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        pass
+    try:
+        found = subprocess.run(["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, timeout=5, check=True)
+        if found.stdout.strip():
+            return found.stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        pass
+    return f"process-{os.getpid()}-{uuid.uuid4().hex}"
+
+
+def open_at(
+    path: str, chain: list[FileRef], read: ReadBlocks, cached: CachedEntries = lambda name: None
+) -> tuple[LocalStore, Origin]:
+    """The store in `path`, at the last file of `chain`. `cached` may know a delta's entries without reading."""
+    for _ in range(_ATTEMPTS):
+        store = _current(path)
+        if store is None:
+            break
+        try:
+            applied = store.applied()
+            done = _position(applied, chain)
+            if done is None:
+                break
+            _catch_up(store, applied, chain[done:], read, cached)
+        except StoreBehindError:
+            continue  # another process is applying too: look again
+        except StoreBrokenError:
+            break
+        _release_others(path, store)
+        return store, "local"
+    store = LocalStore.open(os.path.join(path, f"data-{uuid.uuid4().hex}"))
+    _catch_up(store, None, chain, read, cached)
+    _point_to(path, os.path.basename(store.path))
+    _release_others(path, store)
+    remove_stale(path)
+    return store, "rebuilt" if chain else "local"
+
+
+def _position(applied: str | None, chain: list[FileRef]) -> int | None:
+    """How many files of the chain a store has; None if it belongs to another chain."""
+    if applied is None:
+        return 0
+    for number, ref in enumerate(chain, 1):
+        if ref.name == applied:
+            return number
+    if chain and chain[0].covers == applied and all(ref.kind == "delta" for ref in chain[1:]):
+        return 1
+    return None
+
+
+def _catch_up(store: LocalStore, after: str | None, files: list[FileRef], read: ReadBlocks, cached: CachedEntries) -> None:
+    for ref in files:
+        whole = ref.lo <= ref.first_group and ref.last_group < ref.hi
+        entries = cached(ref.name) if whole and ref.kind == "delta" else None
+        if entries is not None:
+            store.apply_entries(ref.name, after, entries)
+        else:
+            store.apply(ref.name, after, _Reread(read, ref))
+        after = ref.name
+
+
+class _Reread:
+    """A file's blocks, read anew each time they are iterated."""
+
+    def __init__(self, read: ReadBlocks, ref: FileRef) -> None:
+        self._read = read
+        self._ref = ref
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self._read(self._ref))
+
+
+def _current(path: str) -> LocalStore | None:
+    """The store that `current` names, if it can be opened and read."""
+    target = _target(path)
+    if target is None or not os.path.exists(os.path.join(target, "data.mdb")):
+        return None
+    try:
+        return LocalStore.open(target)
+    except (StoreBrokenError, FileNotFoundError):
+        return None
+
+
+def _target(path: str) -> str | None:
+    try:
+        with open(os.path.join(path, "current")) as file:
+            name = file.read()
+    except FileNotFoundError:
+        return None
+    return os.path.join(os.path.realpath(path), name) if name.startswith("data-") and os.sep not in name else None
+
+
+def _point_to(path: str, name: str) -> None:
+    temporary = os.path.join(path, f".current-{uuid.uuid4().hex}")
+    with open(temporary, "w") as file:
+        file.write(name)
+    os.replace(temporary, os.path.join(path, "current"))
+
+
+def _release_others(path: str, used: LocalStore) -> None:
+    """Close what this process still has open of a partition's former directories."""
+    folder = os.path.realpath(path)
+    for store in open_stores():
+        if store is not used and os.path.dirname(store.path) == folder and store.idle:
+            store.close()
+
+
+def remove_stale(path: str) -> int:
+    """Remove directories of a partition that are not current and that no process has open; how many."""
+    current = _target(path)
+    folder = os.path.realpath(path)
+    stale = [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith(("data-", "gone-"))]
+    return sum(remove_unused(directory) for directory in stale if directory != current)
+
+
+def remove_unused(directory: str) -> bool:
+    """Remove the directory of a store unless a process has it open."""
+    try:
+        lease = os.open(os.path.join(directory, LEASE), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False  # being made, or being removed
+    try:
+        fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        gone = os.path.join(os.path.dirname(directory), f"gone-{uuid.uuid4().hex}")
+        os.rename(directory, gone)  # first: nobody can open what is half removed
+        os.unlink(os.path.join(gone, LEASE))  # who waits for the lease then knows
+        shutil.rmtree(gone, ignore_errors=True)
+        return True
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    finally:
+        os.close(lease)
+
+
+def sweep_local(root: str | None = None, *, keep_jobs: Collection[str] | None = None) -> int:
+    """Remove the stores of other boots and, if `keep_jobs` is given, of jobs not in it; how many. Stores in use stay."""
+    top = root or default_root()
+    kept = None if keep_jobs is None else {quote(job, safe="") for job in keep_jobs}
+    removed = 0
+    for boot in _folders(top):
+        this_boot = os.path.basename(boot) == quote(boot_id(), safe="")
+        for job in _folders(boot):
+            if this_boot and (kept is None or os.path.basename(job) in kept):
+                continue
+            for folder, _, files in os.walk(job):
+                if LEASE in files:
+                    removed += remove_unused(folder)
+            _remove_empty(job)
+        _remove_empty(boot)
+    return removed
+
+
+def _folders(path: str) -> list[str]:
+    try:
+        return sorted(entry.path for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False))
+    except FileNotFoundError:
+        return []
+
+
+def _remove_empty(path: str) -> None:
+    """Remove a tree if there is no store left in it."""
+    if not any(LEASE in files for _, _, files in os.walk(path)):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _checked_root(root: str) -> str:
+    os.makedirs(root, mode=0o700, exist_ok=True)
+    if os.stat(root).st_uid != os.getuid():
+        raise StateError(
+            f"the directory {root} for local state belongs to another user",
+            hint="set PENSTOCK_LOCAL_DIR to a directory of your own",
+        )
+    return root
