@@ -1,0 +1,1 @@
+"""A collection of the program's own as a bounded source."""
