@@ -127,6 +127,8 @@ class WriterContext:
     epoch: Epoch
     partition: int
     attempt: str
+    storage: Storage | None = None
+    """The job's storage, for sinks that stage their output there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

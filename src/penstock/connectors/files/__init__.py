@@ -1,0 +1,1 @@
+"""Files: folders of them as a source, folders of them as a sink."""

@@ -1,0 +1,66 @@
+"""What print and collect share: output that travels to the driver inside the committable and touches no disk.
+
+Such output is seen at most once: a driver that dies between the manifest and the commit takes it along. Within a process a commit
+is repeated without effect: epochs of a job only grow, so the last one committed is all there is to remember.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import cloudpickle
+
+from penstock.connectors.protocol import CommitterContext
+from penstock.ids import Epoch
+from penstock.records import Batch
+
+
+class VolatileWriter:
+    """Keeps values, at most `limit` of them, and counts the rest."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = limit
+        self._values: list[Any] = []
+        self._count = 0
+
+    def write(self, batch: Batch) -> None:
+        self._count += len(batch)
+        if self._limit is None:
+            self._values += batch.values()
+        elif len(self._values) < self._limit:
+            self._values += batch.values()[: self._limit - len(self._values)]
+
+    def prepare(self) -> bytes:
+        return pack(self._values, self._count)
+
+    def abort(self) -> None:
+        self._values = []
+
+
+def pack(values: list[Any], count: int) -> bytes:
+    try:
+        return pickle.dumps((values, count), pickle.HIGHEST_PROTOCOL)
+    except Exception:  # classes and functions of the user's script, which a worker cannot import by name
+        return cloudpickle.dumps((values, count))  # type: ignore[no-any-return]
+
+
+def unpack(committable: bytes) -> tuple[list[Any], int]:
+    values, count = pickle.loads(committable)
+    return values, count
+
+
+class CommittedOnce:
+    """Remembers the last epoch of every (job, sink) of this process."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], Epoch] = {}
+
+    def first(self, context: CommitterContext, epoch: Epoch) -> bool:
+        """Whether this epoch is new; from now on it is not."""
+        key = (context.job, context.step)
+        last = self._last.get(key)
+        if last is not None and epoch <= last:
+            return False
+        self._last[key] = epoch
+        return True
