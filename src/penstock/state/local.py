@@ -39,8 +39,10 @@ _ATTEMPTS = 20
 def store_path(root: str | None, job_uuid: str, fingerprint: str, parallelism: int, stage: str | int, partition: int) -> str:
     """The directory of a stage partition's store on this host, since it was started; made if need be, for this user only."""
     names = [boot_id(), job_uuid, f"{fingerprint}-p{parallelism}", f"{stage}-{partition}"]
-    path = os.path.join(_checked_root(root or default_root()), *(quote(name, safe="") for name in names))
-    os.makedirs(path, mode=0o700, exist_ok=True)
+    path = _checked_root(root or default_root())
+    for name in names:
+        path = os.path.join(path, quote(name, safe=""))
+        os.makedirs(path, mode=0o700, exist_ok=True)
     return path
 
 

@@ -48,7 +48,15 @@ class LocalStore:
         self._lease = _take_lease(path)
         try:
             self._env: lmdb.Environment | None = lmdb.open(
-                path, map_size=map_size, sync=False, metasync=False, writemap=False, readahead=False, max_readers=512, mode=0o600
+                path,
+                map_size=map_size,
+                sync=False,
+                metasync=False,
+                writemap=False,
+                readahead=False,
+                max_readers=512,
+                mode=0o600,
+                max_spare_txns=0,
             )
         except lmdb.Error as error:
             os.close(self._lease)
@@ -77,7 +85,7 @@ class LocalStore:
 
         Should the map have to grow, `blocks` is iterated again: what can be iterated once only is kept in memory meanwhile.
         """
-        again = blocks if iter(blocks) is not blocks else _Kept(blocks)
+        again = _Kept(blocks) if isinstance(blocks, Iterator) else blocks
         return self._attempt(lambda env: self._write(env, name, after, again))
 
     def apply_entries(self, name: str, after: str | None, entries: list[tuple[bytes, bytes | None]]) -> bool:
@@ -229,7 +237,7 @@ def _take_lease(path: str) -> int:
 
 _opening = threading.RLock()
 _open_stores: dict[str, LocalStore] = {}
-_inherited: list[lmdb.Environment | None] = []  # never closed: that would take this process's locks away
+_inherited: list[lmdb.Environment] = []
 
 
 def open_stores() -> list[LocalStore]:
@@ -238,14 +246,19 @@ def open_stores() -> list[LocalStore]:
         return list(_open_stores.values())
 
 
-def _forget_after_fork() -> None:
+def _close_after_fork() -> None:
+    """In the child. To close an environment ends its transactions, the parent's too: where there are any it is left as it is, and
+    cannot be opened in the child. No transaction is kept for later use (`max_spare_txns=0`), for the same reason."""
     global _opening
     _opening = threading.RLock()
     for store in _open_stores.values():
-        _inherited.append(store._env)
-        store._env = None
+        env, store._env = store._env, None
+        if env is not None and store.idle:
+            env.close()
+        elif env is not None:
+            _inherited.append(env)
         os.close(store._lease)
     _open_stores.clear()
 
 
-os.register_at_fork(after_in_child=_forget_after_fork)
+os.register_at_fork(after_in_child=_close_after_fork)

@@ -51,13 +51,17 @@ def read_meta(transaction: lmdb.Transaction) -> Meta:
     return meta
 
 
+def _closed(key: bytes) -> bytes | None:
+    raise StateError("a closed snapshot of the local store was used")
+
+
 class StoreSnapshot:
     """`get`, `scan` and `range` over committed state. Close it soon: it keeps pages from being used again."""
 
     __slots__ = ("_get", "_long", "_process", "_release", "_transaction", "applied")
 
     def __init__(self, transaction: lmdb.Transaction, release: Callable[[], None]) -> None:
-        self._transaction = transaction
+        self._transaction: lmdb.Transaction | None = transaction
         self._process = os.getpid()
         self._release: Callable[[], None] | None = release
         self._get = cast(Callable[[bytes], bytes | None], transaction.get)
@@ -88,6 +92,9 @@ class StoreSnapshot:
         return ((key, value) for key, value in entries if start <= key and (stop is None or key < stop))
 
     def _stored(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        if self._transaction is None:
+            _closed(start)
+            return
         with self._transaction.cursor() as cursor:
             if not cursor.set_range(max(start, FIRST_KEY)[: long_keys.STORED]):
                 return
@@ -102,12 +109,14 @@ class StoreSnapshot:
 
     def close(self) -> None:
         """End the read transaction; harmless when it has ended."""
-        if self._release is not None:
+        if self._release is not None and self._transaction is not None:
             release, self._release = self._release, None
             if self._process != os.getpid():
                 _inherited.append(self._transaction)  # to end it here would end it in the parent
                 return
-            self._transaction.abort()
+            transaction, self._transaction, self._get = self._transaction, None, _closed
+            transaction.abort()
+            del transaction  # and with it the place among the readers
             release()
 
     def __enter__(self) -> StoreSnapshot:
