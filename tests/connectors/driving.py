@@ -51,7 +51,7 @@ class Drive:
             batches = list(reader.read(split))
             again = [value for batch in reader.read(split) for value in batch.values()]
             values = [value for batch in batches for value in batch.values()]
-            assert values == again, "a split read twice must give the same"
+            assert repr(values) == repr(again), "a split read twice must give the same"
             self.batches += batches
             out.append((split.partition, values))
         reader.close()
