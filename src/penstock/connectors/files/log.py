@@ -86,6 +86,16 @@ class PublishedLog:
             self._head = (sequence + 1, entry)
             return True
 
+    def published_in(self, epoch: Epoch) -> set[str]:
+        """The paths that an epoch has published, as the log is now."""
+        sequence, entry = self._newest()
+        for sequence, entry in read_entries(self._storage, after=sequence):
+            self._head = (sequence, self._checked(entry))
+        while entry is not None and entry.epoch > epoch and sequence > 1:
+            sequence -= 1
+            entry = read_entry(self._storage, sequence)
+        return {file.path for file in entry.files} if entry is not None and entry.epoch == epoch else set()
+
     def published(self) -> set[str]:
         """The paths of all published files."""
         return {file.path for _, entry in read_entries(self._storage) for file in entry.files}

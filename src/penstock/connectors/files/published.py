@@ -60,7 +60,7 @@ def decode(data: bytes, path: str, format: FormatName | None = None) -> list[Any
     if form.name == "parquet":
         table = pyarrow.parquet.read_table(io.BytesIO(data))
     else:
-        parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        parse = pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
         convert = pyarrow.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
         table = pyarrow.csv.read_csv(io.BytesIO(data), parse_options=parse, convert_options=convert)
     return [row for batch in table.to_batches() for row in DICT_ROW.records(batch)]

@@ -124,7 +124,8 @@ class FileCommitter:
             self._show(files)
 
     def abort(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
-        self._storage.delete([file.path for file in _files(committables)])
+        published = self._log.published_in(epoch)  # whatever the caller believes: output is never taken back
+        self._storage.delete([file.path for file in _files(committables) if file.path not in published])
 
     def sweep(self) -> int:
         """Remove files of old attempts that were never published; returns how many.

@@ -1,7 +1,8 @@
 """Two-phase commit for people's own sinks.
 
 `TransactionalSink` for a target that has transactions, `WriteAheadSink` for one that has none; both stage rows in the job's
-storage and write to the target from the driver, once the epoch is durable. Everything else implements `penstock.connectors.protocol.Sink`.
+storage and write to the target from the driver, once the epoch is durable. Everything else implements the protocol itself:
+`penstock.connectors.protocol.Sink`.
 """
 
 from penstock.connectors.twophase.identity import PublishId, SinkKey

@@ -88,7 +88,7 @@ class LineFiles:
         return self._file is not None
 
     def write(self, batch: Batch, budget: int) -> None:
-        room = None if self._max is None or self._file is None else self._max - self._file.rows
+        room = self._max if self._max is None or self._file is None else self._max - self._file.rows
         for rows in chunks(self._maker.rows(batch), room, self._max):
             lines = self._maker.convert(rows)
             if self._file is None:
