@@ -88,9 +88,10 @@ class PublishedLog:
 
     def published_in(self, epoch: Epoch) -> set[str]:
         """The paths that an epoch has published, as the log is now."""
+        known, _ = self._newest()
+        for newer, found in read_entries(self._storage, after=known):
+            self._head = (newer, self._checked(found))
         sequence, entry = self._newest()
-        for sequence, entry in read_entries(self._storage, after=sequence):
-            self._head = (sequence, self._checked(entry))
         while entry is not None and entry.epoch > epoch and sequence > 1:
             sequence -= 1
             entry = read_entry(self._storage, sequence)
