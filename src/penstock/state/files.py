@@ -116,6 +116,17 @@ def write_base(
     return file.ref()
 
 
+def write_merged_delta(
+    storage: Storage, name: str, entries: Iterable[tuple[bytes, bytes | None]], identity: FileIdentity, *, covers: str
+) -> FileRef:
+    """Several deltas as one, written as they come; deletions stay."""
+    file = _Assembly("delta", name, identity, covers)
+    with storage.writer(name) as out:
+        for part in file.parts(entries):
+            out.write(part)
+    return file.ref()
+
+
 class _Assembly:
     """The bytes of a file, part by part, and what is learnt on the way."""
 

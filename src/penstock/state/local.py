@@ -101,11 +101,18 @@ def _position(applied: str | None, chain: list[FileRef]) -> int | None:
     if applied is None:
         return 0
     for number, ref in enumerate(chain, 1):
-        if ref.name == applied:
+        if applied in (ref.name, ref.covers):
             return number
-    if chain and chain[0].covers == applied and all(ref.kind == "delta" for ref in chain[1:]):
-        return 1
     return None
+
+
+def applied_file(path: str) -> str | None:
+    """The last file applied to the store in `path`; None if there is no usable store."""
+    store = _current(path)
+    try:
+        return None if store is None else store.applied()
+    except StateError:
+        return None
 
 
 def _catch_up(store: LocalStore, after: str | None, files: list[FileRef], read: ReadBlocks, cached: CachedEntries) -> None:

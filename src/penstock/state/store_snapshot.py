@@ -76,6 +76,14 @@ class StoreSnapshot:
             return None if found is None else long_keys.restored(found)[1]
         return self._get(key)
 
+    def get_many(self, keys: list[bytes]) -> dict[bytes, bytes]:
+        """The values of those store keys that are there. In sorted order a look-up costs half of what a random one does."""
+        if self._long and any(map(long_keys.is_long, keys)):
+            found = {key: self.get(key) for key in keys}
+            return {key: value for key, value in found.items() if value is not None}
+        get = self._get
+        return {key: value for key in sorted(keys) if (value := get(key)) is not None}
+
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Entries whose store key begins with `prefix`, in order."""
         return self.range(prefix, prefix_end(prefix))

@@ -1,0 +1,174 @@
+"""The environment: where a program starts, and how it is run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from penstock.api.stream import DataStream
+from penstock.config import JobConfig
+from penstock.connectors.collection.source import CollectionSource
+from penstock.connectors.protocol import Source
+from penstock.epochs.executor import Executor
+from penstock.epochs.history import JobResult, Listener
+from penstock.epochs.loop import Clock, EpochLoop
+from penstock.errors import ConfigError, PlanError
+from penstock.plan.nodes import Graph
+from penstock.runtime.operators.sink import SinkStep
+from penstock.runtime.operators.source import SourceStep
+from penstock.storage import open_storage
+from penstock.timing.watermarks import Watermarks
+
+T = TypeVar("T")
+
+overrides: ContextVar[dict[str, Any] | None] = ContextVar("penstock_overrides", default=None)
+"""Settings of the command line: they win over the program's."""
+
+intercept: ContextVar[Callable[[StreamEnvironment], JobResult] | None] = ContextVar("penstock_intercept", default=None)
+"""Called instead of running: how `penstock explain` gets at a program's plan."""
+
+listeners: ContextVar[tuple[Listener, ...]] = ContextVar("penstock_listeners", default=())
+"""Told of every committed epoch: how the command line shows progress."""
+
+
+class StreamEnvironment:
+    """A program in the making. Settings are those of `JobConfig`.
+
+    >>> env = StreamEnvironment("doubles", executor="inline", parallelism=2)
+    >>> env.from_collection([1, 2, 3]).map(lambda n: 2 * n).execute_and_collect()
+    [2, 4, 6]
+    """
+
+    def __init__(self, name: str = "job", *, spark: Any = None, **settings: Any) -> None:
+        self._config = _configured(JobConfig(name=name), settings)
+        self._spark = spark
+        self._graph = Graph()
+
+    @property
+    def config(self) -> JobConfig:
+        """The settings, with those of the command line on top."""
+        return _configured(self._config, overrides.get() or {})
+
+    @property
+    def graph(self) -> Graph:
+        return self._graph
+
+    # --- sources -----------------------------------------------------------------------------------------------------------
+
+    def from_source(self, source: Source, *, watermarks: Watermarks[Any] | None = None, name: str | None = None) -> DataStream[Any]:
+        """A stream from a source; `watermarks` gives its records their event time."""
+        if not hasattr(source, "enumerator") or not hasattr(source, "reader"):
+            raise PlanError(f"{source!r} is not a source", hint="for example FileSource(...), GeneratorSource(...) or CollectionSource(...)")
+        node = self._graph.add(SourceStep(source=source, watermarks=watermarks), (), name=name, label="source")
+        return DataStream(self, node.step)
+
+    def from_collection(
+        self, values: Iterable[T], *, watermarks: Watermarks[Any] | None = None, name: str | None = None, partitions: int = 1
+    ) -> DataStream[T]:
+        """A bounded stream of the given values."""
+        return self.from_source(CollectionSource(list(values), partitions=partitions), watermarks=watermarks, name=name)
+
+    def from_dataframe(self, frame: Any, *, watermarks: Watermarks[Any] | None = None, name: str | None = None) -> DataStream[Any]:
+        """A Spark DataFrame: a batch one is bounded input, a streaming one a Spark feed."""
+        from penstock.connectors.spark_feed.source import DataFrameSource, SparkStreamSource
+
+        source: Source = SparkStreamSource.of(frame) if frame.isStreaming else DataFrameSource(frame)
+        return self.from_source(source, watermarks=watermarks, name=name)
+
+    # --- running -----------------------------------------------------------------------------------------------------------
+
+    def explain(self) -> str:
+        """Steps, stages, exchanges, state and ids, as text."""
+        from penstock.plan.explain import explain_text
+
+        return explain_text(self._graph, self.config)
+
+    def execute(
+        self, *, clock: Clock | None = None, executor: Executor | None = None, listener: Listener | None = None, **settings: Any
+    ) -> JobResult:
+        """Run the program until its input ends, it is stopped, or it fails for good."""
+        instead = intercept.get()
+        if instead is not None:
+            return instead(self)
+        config = _configured(_configured(self._config, settings), overrides.get() or {})
+        if not any(isinstance(node.definition, SinkStep) for node in self._graph):
+            raise PlanError("the program writes nothing", hint="end a stream with sink_to(...), print() or execute_and_collect()")
+        told = listeners.get() + ((listener,) if listener is not None else ())
+        with _storage_uri(config) as uri:
+            loop = EpochLoop(
+                graph=self._graph,
+                config=config,
+                storage=open_storage(uri),
+                executor=executor or self._executor(config),
+                clock=clock,
+                listeners=told,
+                python_paths=_python_paths(),
+            )
+            with _stop_on_signals(loop):
+                return loop.run()
+
+    def _executor(self, config: JobConfig) -> Executor:
+        if config.executor == "inline":
+            from penstock.executors.inline import InlineExecutor
+
+            return InlineExecutor()
+        from penstock.executors.spark.executor import SparkExecutor
+
+        return SparkExecutor(config.name, config.master, config.spark_config, self._spark)
+
+
+def _configured(config: JobConfig, settings: dict[str, Any]) -> JobConfig:
+    known = {field.name for field in fields(JobConfig)}
+    unknown = sorted(set(settings) - known)
+    if unknown:
+        raise ConfigError(f"unknown setting {unknown[0]!r}", hint=f"known: {', '.join(sorted(known))}")
+    return replace(config, **settings)
+
+
+@contextlib.contextmanager
+def _storage_uri(config: JobConfig) -> Iterator[str]:
+    """The job's storage; without one, a temporary folder that goes with the run."""
+    if config.storage is not None:
+        yield config.storage
+        return
+    folder = tempfile.mkdtemp(prefix=f"penstock-{config.name}-")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _stop_on_signals(loop: EpochLoop) -> Iterator[None]:
+    """Ctrl-C and SIGTERM let the current epoch finish; a second Ctrl-C interrupts."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        loop.request_stop()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _python_paths() -> tuple[str, ...]:
+    """Where workers on this machine find the modules beside the program."""
+    main = sys.modules.get("__main__")
+    program = getattr(main, "__file__", None)
+    found = [os.path.dirname(os.path.abspath(program))] if program else []
+    return tuple(dict.fromkeys([*found, *(os.path.abspath(path) for path in sys.path if path and os.path.isdir(path))]))

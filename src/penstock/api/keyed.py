@@ -1,0 +1,75 @@
+"""Keyed streams: records by key, with state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from penstock.api.stream import DataStream
+from penstock.errors import PlanError
+from penstock.functions import AggregateFunction, KeyedProcessFunction, ReduceFunction
+from penstock.runtime.exchange import Exchange
+from penstock.runtime.operators.keyed import KeyedProcess
+from penstock.runtime.operators.operator import ErrorPolicy, method_of
+from penstock.runtime.rolling import Aggregate, Extreme, Fold, Reduce, Sum
+
+K = TypeVar("K")
+T = TypeVar("T")
+U = TypeVar("U")
+A = TypeVar("A")
+
+
+class KeyedStream(DataStream[T], Generic[K, T]):
+    """A stream whose records are brought together by key."""
+
+    _exchange: Exchange
+
+    def process(  # type: ignore[override]
+        self, function: KeyedProcessFunction[K, T, U], *, name: str | None = None, errors: ErrorPolicy = "fail"
+    ) -> DataStream[U]:
+        """A function with state and timers for each key."""
+        if isinstance(function, type):
+            raise PlanError(f"process({function.__name__}): this is a class", hint=f"give an instance: {function.__name__}()")
+        return self._keyed(function, "process", name, errors)
+
+    def reduce(
+        self, function: Callable[[T, T], T] | ReduceFunction[T], *, name: str | None = None, state_type: Any = None
+    ) -> DataStream[T]:
+        """Combine each record with the result so far, and emit the new result."""
+        return self._keyed(Reduce(method_of(function, "reduce"), state_type), "reduce", name)
+
+    def fold(self, initial: U, function: Callable[[U, T], U], *, name: str | None = None, state_type: Any = None) -> DataStream[U]:
+        """Like `reduce`, from an initial value of another type."""
+        return self._keyed(Fold(initial, function, state_type), "fold", name)
+
+    def aggregate(
+        self, aggregate: AggregateFunction[T, A, U], *, name: str | None = None, accumulator_type: Any = None
+    ) -> DataStream[U]:
+        """Add each record to the key's accumulator, and emit its result."""
+        return self._keyed(Aggregate(aggregate, accumulator_type), "aggregate", name)
+
+    def sum(self, field: str | int = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+        """The record with `field` replaced by the running sum."""
+        return self._keyed(Sum(field, state_type), "sum", name)
+
+    def min(self, field: str | int = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+        """The first record of the key with `field` replaced by the least so far."""
+        return self._keyed(Extreme(field, least=True, whole=False, state_type=state_type), "min", name)
+
+    def max(self, field: str | int = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+        """The first record of the key with `field` replaced by the greatest so far."""
+        return self._keyed(Extreme(field, least=False, whole=False, state_type=state_type), "max", name)
+
+    def min_by(self, field: str | int = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+        """The record whose `field` is the least so far (the first of equals)."""
+        return self._keyed(Extreme(field, least=True, whole=True, state_type=state_type), "min_by", name)
+
+    def max_by(self, field: str | int = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+        """The record whose `field` is the greatest so far (the first of equals)."""
+        return self._keyed(Extreme(field, least=False, whole=True, state_type=state_type), "max_by", name)
+
+    def _keyed(self, function: Any, label: str, name: str | None, errors: ErrorPolicy = "fail") -> DataStream[Any]:
+        definition = KeyedProcess(body=function, key_type=self._exchange.key_type, label=label, errors=errors)
+        return self._then(definition, name, label)
+
+

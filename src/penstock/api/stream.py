@@ -1,0 +1,226 @@
+"""Streams: each method adds a step to the program and returns a new stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+
+from penstock.connectors.printing.sink import PrintSink
+from penstock.connectors.protocol import Sink
+from penstock.errors import PlanError
+from penstock.functions import FilterFunction, FlatMapFunction, MapFunction, OutputTag, ProcessFunction
+from penstock.ids import StepId
+from penstock.plan.nodes import Input
+from penstock.records import DICT_ROW, RowType
+from penstock.runtime.exchange import Exchange
+from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Definition, ErrorPolicy
+from penstock.runtime.operators.sink import SinkStep
+from penstock.runtime.operators.stateless import MapBatches, Stateless, StatelessKind
+from penstock.runtime.operators.union import Union
+
+if TYPE_CHECKING:
+    from penstock.api.environment import StreamEnvironment
+    from penstock.api.keyed import KeyedStream
+
+T = TypeVar("T")
+U = TypeVar("U")
+K = TypeVar("K")
+
+
+class DataStream(Generic[T]):
+    """A stream of records of type T."""
+
+    def __init__(self, env: StreamEnvironment, step: StepId, tag: str | None = None, exchange: Exchange | None = None) -> None:
+        self._env = env
+        self._step = step
+        self._tag = tag
+        self._exchange = exchange
+
+    # --- record by record --------------------------------------------------------------------------------------------------
+
+    def map(
+        self, function: Callable[[T], U] | MapFunction[T, U], *, name: str | None = None, errors: ErrorPolicy = "fail"
+    ) -> DataStream[U]:
+        """One record out for each record in."""
+        return self._stateless("map", function, name, errors)
+
+    def flat_map(
+        self, function: Callable[[T], Iterable[U]] | FlatMapFunction[T, U], *, name: str | None = None, errors: ErrorPolicy = "fail"
+    ) -> DataStream[U]:
+        """Any number of records out for each record in."""
+        return self._stateless("flat_map", function, name, errors)
+
+    def filter(
+        self, function: Callable[[T], bool] | FilterFunction[T], *, name: str | None = None, errors: ErrorPolicy = "fail"
+    ) -> DataStream[T]:
+        """Only the records for which the function is true."""
+        return self._stateless("filter", function, name, errors)
+
+    def process(self, function: ProcessFunction[T, U], *, name: str | None = None, errors: ErrorPolicy = "fail") -> DataStream[U]:
+        """A function that sees each record with its context, and can write to side outputs."""
+        if not callable(getattr(function, "process", None)):
+            raise PlanError(f"{function!r} is not a ProcessFunction", hint="give an instance of a class with process(self, value, ctx)")
+        return self._stateless("process", function, name, errors)
+
+    def map_batches(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        format: str = "arrow",
+        schema: type[U] | None = None,
+        columns: Iterable[str] | None = None,
+        name: str | None = None,
+    ) -> DataStream[U]:
+        """Vectorised: the function gets a `pyarrow.RecordBatch` (or, with `format="pandas"`, a DataFrame) and returns another.
+
+        `columns`: the only columns the function uses; a file source then reads no others.
+        """
+        if format not in ("arrow", "pandas"):
+            raise PlanError(f"map_batches(format={format!r})", hint='choose "arrow" or "pandas"')
+        definition = MapBatches(
+            body=function,
+            as_pandas=format == "pandas",
+            row=DICT_ROW if schema is None else RowType(schema),
+            columns=None if columns is None else tuple(columns),
+        )
+        return self._then(definition, name, "map_batches")
+
+    # --- shape of the graph ------------------------------------------------------------------------------------------------
+
+    @overload
+    def key_by(self, key: Callable[[T], K], /, *, key_type: Any = None, name: str | None = None) -> KeyedStream[K, T]: ...
+
+    @overload
+    def key_by(self, *fields: str | int, key_type: Any = None, name: str | None = None) -> KeyedStream[Any, T]: ...
+
+    def key_by(self, *selector: Any, key_type: Any = None, name: str | None = None) -> KeyedStream[Any, T]:
+        """Bring the records of each key together. Column or field names (or tuple positions) are the fast way; a function works too.
+
+        `key_type` is needed for keys that are dataclasses and the like. `name` is accepted for the reader's sake.
+        """
+        from penstock.api.keyed import KeyedStream
+
+        if not selector:
+            raise PlanError("key_by needs a key", hint='for example key_by("room") or key_by(lambda r: r.room)')
+        if callable(selector[0]):
+            if len(selector) > 1:
+                raise PlanError("key_by takes one function, or any number of field names", hint="let the function return a tuple")
+            exchange = Exchange(kind="key_by", selector=selector[0], key_type=key_type)
+        else:
+            if not all(isinstance(field, str | int) and not isinstance(field, bool) for field in selector):
+                raise PlanError(f"key_by{selector!r}: a field is a name or a tuple position", hint='for example key_by("room", "floor")')
+            exchange = Exchange(kind="key_by", selector=tuple(selector), key_type=key_type)
+        self._no_exchange("key_by")
+        return KeyedStream(self._env, self._step, self._tag, exchange)
+
+    def union(self, *others: DataStream[T], name: str | None = None) -> DataStream[T]:
+        """The records of several streams of the same type, in one."""
+        for other in others:
+            if other._env is not self._env:
+                raise PlanError("streams of two environments cannot be united", hint="read both sources in one environment")
+        inputs = tuple(stream._input() for stream in (self, *others))
+        node = self._env._graph.add(Union(), inputs, name=name, label="union")
+        return DataStream(self._env, node.step)
+
+    def rebalance(self) -> DataStream[T]:
+        """Spread the records evenly over the partitions of the next step."""
+        self._no_exchange("rebalance")
+        return DataStream(self._env, self._step, self._tag, Exchange(kind="rebalance"))
+
+    def broadcast(self) -> DataStream[T]:
+        """Send every record to all partitions of the next step."""
+        self._no_exchange("broadcast")
+        return DataStream(self._env, self._step, self._tag, Exchange(kind="broadcast"))
+
+    def side_output(self, tag: OutputTag[U]) -> DataStream[U]:
+        """What the step wrote to a side output with `ctx.output(tag, ...)`."""
+        if self._tag is not None or self._exchange is not None:
+            raise PlanError("side_output belongs directly after the step that writes it", hint="keep that stream in a variable")
+        return DataStream(self._env, self._step, tag.name)
+
+    def dead_letters(self) -> DataStream[DeadLetter]:
+        """The records this step rejected; the step needs `errors="dead_letter"`."""
+        if self._env._graph.nodes[self._step].definition.errors != "dead_letter":
+            raise PlanError(f"step {self._step!r} has no dead letters", hint='give the step errors="dead_letter"')
+        return DataStream(self._env, self._step, DEAD_LETTERS)
+
+    def split(self, selector: Callable[[T], str | Iterable[str]] | Mapping[str, Callable[[T], bool]], *, name: str | None = None) -> SplitStream[T]:
+        """Name one or more outputs for each record; `select` picks them.
+
+        A function returns the name(s) of a record's outputs; a mapping gives a predicate for each name.
+        """
+        return SplitStream(self.process(_Split(selector), name=name))
+
+    # --- ends --------------------------------------------------------------------------------------------------------------
+
+    def sink_to(self, sink: Sink, *, name: str | None = None) -> None:
+        """Write the stream to a sink."""
+        self._env._graph.add(SinkStep(sink=sink), (self._input(),), name=name, label="sink")
+
+    def print(self, prefix: str = "", *, name: str | None = None) -> None:
+        """Print each record on the driver when its epoch is committed."""
+        self.sink_to(PrintSink(prefix), name=name)
+
+    def execute_and_collect(self, **settings: Any) -> list[T]:
+        """Run the program and return this stream's records. For bounded input."""
+        from penstock.connectors.collecting.sink import CollectSink
+
+        sink = CollectSink()
+        self.sink_to(sink)
+        self._env.execute(**settings)
+        return list(sink.results())
+
+    # --- plumbing ----------------------------------------------------------------------------------------------------------
+
+    def _stateless(self, what: StatelessKind, function: Any, name: str | None, errors: ErrorPolicy) -> DataStream[Any]:
+        if not callable(function) and not callable(getattr(function, what, None)):
+            raise PlanError(
+                f"{what}({function!r}): this is not a function", hint=f"give a function, a lambda, or an object with a method {what}()"
+            )
+        if isinstance(function, type):
+            raise PlanError(f"{what}({function.__name__}): this is a class", hint=f"give an instance: {function.__name__}()")
+        return self._then(Stateless(what=what, body=function, errors=errors), name, what)
+
+    def _then(self, definition: Definition, name: str | None, label: str) -> DataStream[Any]:
+        node = self._env._graph.add(definition, (self._input(),), name=name, label=label)
+        return DataStream(self._env, node.step)
+
+    def _input(self) -> Input:
+        return Input(step=self._step, tag=self._tag, exchange=self._exchange)
+
+    def _no_exchange(self, what: str) -> None:
+        if self._exchange is not None:
+            raise PlanError(f"{what} directly after {self._exchange.kind}", hint="one exchange is enough: leave the first out")
+
+
+class _Split(ProcessFunction[Any, Any]):
+    """Sends each record to the side outputs its selector names."""
+
+    def __init__(self, selector: Any) -> None:
+        self.selector = selector
+
+    def process(self, value: Any, ctx: Any) -> None:
+        if isinstance(self.selector, Mapping):
+            names: Iterable[str] = [name for name, accepts in self.selector.items() if accepts(value)]
+        else:
+            chosen = self.selector(value)
+            names = (chosen,) if isinstance(chosen, str) else chosen or ()
+        for name in names:
+            ctx.output(OutputTag(name), value)
+
+
+class SplitStream(Generic[T]):
+    """The outputs of `split`."""
+
+    def __init__(self, stream: DataStream[T]) -> None:
+        self._stream = stream
+
+    def select(self, *names: str) -> DataStream[T]:
+        """The records of one output, or of several together."""
+        if not names:
+            raise PlanError("select needs a name", hint='for example select("even")')
+        outputs: list[DataStream[T]] = [self._stream.side_output(OutputTag(name)) for name in names]
+        return outputs[0] if len(outputs) == 1 else outputs[0].union(*outputs[1:])
+
+

@@ -1,0 +1,84 @@
+"""Settings of a job, validated when they are made."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal
+
+from penstock.errors import ConfigError
+from penstock.ids import Milliseconds
+from penstock.timing.durations import Duration, to_ms
+
+Guarantee = Literal["exactly-once", "at-least-once", "at-most-once"]
+ExecutorName = Literal["spark", "inline"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartPolicy:
+    """How often, and how soon, a failed epoch is tried again. `attempts` in a row; a committed epoch sets the count back."""
+
+    attempts: int = 5
+    first_delay: Duration = timedelta(milliseconds=200)
+    factor: float = 2.0
+    longest_delay: Duration = timedelta(seconds=30)
+
+    def delay_ms(self, failures: int) -> Milliseconds | None:
+        """How long to wait after so many failures in a row; None: give up."""
+        if failures > self.attempts:
+            return None
+        return round(min(to_ms(self.first_delay) * self.factor ** (failures - 1), to_ms(self.longest_delay)))
+
+
+NO_RESTART = RestartPolicy(attempts=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobConfig:
+    """Everything about how a job runs, as opposed to what it computes."""
+
+    name: str
+    storage: str | None = None
+    parallelism: int = field(default_factory=lambda: max(1, min(os.cpu_count() or 1, 128)))
+    max_parallelism: int = 128
+    executor: ExecutorName = "spark"
+    master: str | None = None
+    spark_config: dict[str, str] = field(default_factory=dict)
+    guarantee: Guarantee = "exactly-once"
+    target_epoch: Duration = timedelta(seconds=1)
+    epoch_interval: Duration = timedelta(0)
+    max_records_per_epoch: int = 1_000_000
+    max_bytes_per_epoch: int = 256 * 1024 * 1024
+    keep: int = 10
+    compact_after: int = 16
+    restart: RestartPolicy = field(default_factory=RestartPolicy)
+    until_idle: bool = False
+    local_dir: str | None = None
+    allow_dropped_state: bool = False
+    fall_back: bool = False
+
+    def __post_init__(self) -> None:
+        _check(bool(self.name) and "/" not in self.name, f"the job's name is {self.name!r}", "use a non-empty name without slashes")
+        _check(1 <= self.max_parallelism <= 32768, f"max_parallelism is {self.max_parallelism}", "choose 1 to 32768")
+        _check(
+            1 <= self.parallelism <= self.max_parallelism,
+            f"parallelism is {self.parallelism}",
+            f"choose 1 to max_parallelism ({self.max_parallelism})",
+        )
+        _check(self.guarantee in ("exactly-once", "at-least-once", "at-most-once"), f"guarantee is {self.guarantee!r}", "choose exactly-once, at-least-once or at-most-once")
+        _check(self.executor in ("spark", "inline"), f"executor is {self.executor!r}", "choose spark or inline")
+        _check(self.max_records_per_epoch >= 1, f"max_records_per_epoch is {self.max_records_per_epoch}", "choose 1 or more")
+        _check(self.max_bytes_per_epoch >= 1, f"max_bytes_per_epoch is {self.max_bytes_per_epoch}", "choose 1 or more")
+        _check(self.keep >= 1, f"keep is {self.keep}", "keep at least one epoch")
+        _check(self.compact_after >= 1, f"compact_after is {self.compact_after}", "choose 1 or more")
+        _check(to_ms(self.target_epoch, what="target_epoch") > 0, "target_epoch is zero", "give a duration, for example seconds=1")
+        to_ms(self.epoch_interval, what="epoch_interval")
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": self.name, "parallelism": self.parallelism, "guarantee": self.guarantee, "executor": self.executor}
+
+
+def _check(right: bool, what: str, hint: str) -> None:
+    if not right:
+        raise ConfigError(what, hint=hint)

@@ -1,0 +1,98 @@
+"""Runs compactions beside the epochs, and puts their results into the next manifest."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from penstock.epochs.compaction import MergeTask, choose, merge
+from penstock.epochs.merge_process import MergeProcess
+from penstock.ids import Term
+from penstock.runtime.job import CompiledJob
+from penstock.runtime.manifest import Manifest, StateLayout
+from penstock.state.files import FileRef
+from penstock.storage import Storage
+
+log = logging.getLogger("penstock")
+
+
+@dataclass(slots=True)
+class _Running:
+    task: MergeTask
+    done: Future[FileRef]
+
+
+class Compactor:
+    """At most one merge for each stage partition at a time. `beside`: in a process of its own, so that epochs do not wait for it."""
+
+    def __init__(self, storage: Storage, job: CompiledJob, term: Term, compact_after: int, *, beside: bool) -> None:
+        self._storage = storage
+        self._job = job
+        self._term = term
+        self._compact_after = compact_after
+        self._running: dict[tuple[int, int], _Running] = {}
+        self._made = 0
+        self._threads = ThreadPoolExecutor(1, "penstock-compaction") if beside else None
+        self._process = MergeProcess(storage.uri) if beside else None
+
+    def consider(self, manifest: Manifest) -> None:
+        """Start the merges that are due."""
+        for stage, partitions in enumerate(manifest.state.chains):
+            for partition, chain in enumerate(partitions):
+                chosen = choose(chain, self._compact_after)
+                if chosen is None or (stage, partition) in self._running:
+                    continue
+                self._made += 1
+                task = MergeTask(
+                    job=self._job.job,
+                    stage=stage,
+                    partition=partition,
+                    parallelism=self._job.parallelism,
+                    max_parallelism=self._job.max_parallelism,
+                    state_ids=self._job.stages[stage].state_ids,
+                    files=tuple(chain[chosen.start : chosen.stop]),
+                    base=chosen.base,
+                    epoch=manifest.epoch,
+                    attempt=f"{self._term}-c{self._made}",
+                )
+                self._running[stage, partition] = _Running(task, self._submit(task))
+
+    def adopt(self, layout: StateLayout) -> StateLayout:
+        """The layout with finished merges in place of the files they merged."""
+        chains = layout.chains
+        for (stage, partition), running in list(self._running.items()):
+            if not running.done.done():
+                continue
+            del self._running[stage, partition]
+            error = running.done.exception()
+            if error is not None:
+                log.warning("compaction of stage %d partition %d failed, will be tried again: %s", stage, partition, error)
+                continue
+            chains[stage][partition] = replaced(chains[stage][partition], running.task.files, running.done.result())
+        return layout
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _submit(self, task: MergeTask) -> Future[FileRef]:
+        if self._threads is not None and self._process is not None:
+            return self._threads.submit(self._process.merge, task)
+        done: Future[FileRef] = Future()
+        try:
+            done.set_result(merge(self._storage, task))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+def replaced(chain: list[FileRef], merged: tuple[FileRef, ...], by: FileRef) -> list[FileRef]:
+    """The chain with a run of files replaced by the file they were merged into; unchanged if the run is not there any more."""
+    names = [ref.name for ref in merged]
+    for start in range(len(chain) - len(names) + 1):
+        if [ref.name for ref in chain[start : start + len(names)]] == names:
+            return [*chain[:start], by, *chain[start + len(names) :]]
+    return chain

@@ -1,0 +1,119 @@
+"""One writer: terms, the head of the epochs, and what a driver finds when it starts.
+
+A start takes the next *term* by exclusive create, then commits an empty take-over epoch. From then on a driver of an older term fails to
+create its manifest, or finds a higher epoch after creating it; either way it has lost and commits nothing more.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from dataclasses import dataclass
+
+import msgspec
+
+from penstock import paths
+from penstock.errors import AlreadyExistsError, ConfigError, CorruptFileError, FencedError, NotFoundError
+from penstock.ids import Epoch, JobId, Term
+from penstock.runtime.manifest import Manifest, load_manifest
+from penstock.storage import Storage
+
+VERSION = 1
+
+
+class JobInfo(msgspec.Struct, frozen=True):
+    """What a job is, written once."""
+
+    version: int
+    job: JobId
+    name: str
+    max_parallelism: int
+    created_ms: int
+
+
+class TermInfo(msgspec.Struct, frozen=True):
+    """Who took a term."""
+
+    term: Term
+    host: str
+    pid: int
+    started_ms: int
+
+
+def open_job(storage: Storage, name: str, max_parallelism: int) -> JobInfo:
+    """The job in this storage, made now if there is none."""
+    fresh = JobInfo(VERSION, JobId(uuid.uuid4().hex), name, max_parallelism, round(time.time() * 1000))
+    try:
+        storage.create(paths.JOB, msgspec.json.encode(fresh))
+    except AlreadyExistsError:
+        pass
+    try:
+        info = msgspec.json.decode(storage.read(paths.JOB), type=JobInfo)
+    except msgspec.MsgspecError as error:
+        raise CorruptFileError(f"{storage.uri}/{paths.JOB} cannot be read", detail=str(error)) from error
+    if info.version != VERSION:
+        raise CorruptFileError(f"the job in {storage.uri} is of format {info.version}; this Penstock reads format {VERSION}")
+    if info.name != name:
+        raise ConfigError(
+            f"{storage.uri} holds the job {info.name!r}, not {name!r}", hint="give each job a storage folder of its own, or use the old name"
+        )
+    if info.max_parallelism != max_parallelism:
+        raise ConfigError(
+            f"the job's max_parallelism is {info.max_parallelism}, not {max_parallelism}",
+            hint="it is fixed for the life of a job's state; take the setting back",
+        )
+    return info
+
+
+def take_term(storage: Storage) -> Term:
+    """Become the driver."""
+    term = Term(max((paths.epoch_number(listed.path) for listed in storage.list(paths.TERMS)), default=0))
+    while True:
+        term = Term(term + 1)
+        try:
+            storage.create(paths.term(term), msgspec.json.encode(TermInfo(term, socket.gethostname(), os.getpid(), round(time.time() * 1000))))
+            return term
+        except AlreadyExistsError:
+            continue
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is committed: the newest manifest, and the epochs whose sinks may not have been committed."""
+
+    manifest: Manifest | None
+    undone: tuple[Epoch, ...]
+    epochs: tuple[Epoch, ...]
+
+
+def find_head(storage: Storage, *, fall_back: bool = False) -> Head:
+    """Read what is committed. A damaged newest manifest is an error, unless `fall_back` says to take the newest whole one."""
+    listed = [entry.path for entry in storage.list(paths.EPOCHS)]
+    epochs = tuple(sorted(paths.epoch_number(path) for path in listed if path.endswith(".json")))
+    done = {paths.epoch_number(path) for path in listed if path.endswith(".done")}
+    undone = tuple(epoch for epoch in epochs if epoch not in done)
+    for epoch in reversed(epochs):
+        try:
+            return Head(load_manifest(storage, epoch), undone, epochs)
+        except (CorruptFileError, NotFoundError):
+            if not fall_back:
+                raise
+    if epochs:
+        raise CorruptFileError(f"no manifest of {storage.uri} can be read", detail=f"{len(epochs)} were tried")
+    return Head(None, undone, epochs)
+
+
+def check_not_fenced(storage: Storage, epoch: Epoch) -> None:
+    """After creating manifest `epoch`: is it still the newest? Otherwise another driver has taken over."""
+    if storage.exists(paths.manifest(Epoch(epoch + 1))):
+        raise fenced(epoch)
+
+
+def fenced(epoch: Epoch) -> FencedError:
+    return FencedError(
+        f"another driver has taken the job over at or after epoch {epoch}",
+        detail="this driver commits nothing more and stops",
+        hint="only one driver may run a job; see the newest file in terms/ for which one does",
+    )

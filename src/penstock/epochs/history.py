@@ -1,0 +1,61 @@
+"""What happened, for people: a record of each epoch, and the result of a run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochRecord:
+    """One committed epoch."""
+
+    epoch: Epoch
+    started_ms: Milliseconds
+    committed_ms: Milliseconds
+    seconds: float
+    run_seconds: float
+    records_in: int
+    records_out: int
+    skipped: int
+    watermark_ms: Milliseconds | None
+    state_entries: int | None
+    local_hits: int
+    rebuilt: int
+    shed: int
+    steps: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+Listener = Callable[[EpochRecord], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class JobResult:
+    """How a run went. `history` holds the last epochs only: nothing grows with their number."""
+
+    name: str
+    job: JobId
+    storage: str
+    finished: bool = False
+    stopped: bool = False
+    epochs: int = 0
+    records_in: int = 0
+    records_out: int = 0
+    restarts: int = 0
+    last_epoch: Epoch | None = None
+    history: deque[EpochRecord] = field(default_factory=lambda: deque(maxlen=10_000))
+    counters: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def add(self, record: EpochRecord) -> None:
+        self.epochs += 1
+        self.records_in += record.records_in
+        self.records_out += record.records_out
+        self.last_epoch = record.epoch
+        self.history.append(record)
+
+
+def shown_watermark(watermark: Milliseconds) -> Milliseconds | None:
+    return None if watermark in (MIN_WATERMARK, MAX_WATERMARK) else watermark

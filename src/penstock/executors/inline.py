@@ -1,0 +1,77 @@
+"""The inline executor: the same stage tasks, in this process, one after another. No JVM.
+
+For users' unit tests, for looking into an epoch with a debugger, and as the reference that Spark is compared with.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import EpochFailedError, PenstockError
+from penstock.failpoints import InjectedError
+from penstock.runtime.job import CompiledJob
+from penstock.runtime.orders import EpochOrder, TaskReport, attempt_name, decode_reports
+from penstock.runtime.services import FunctionPool
+from penstock.runtime.task import Task
+
+
+class InlineExecutor:
+    """Runs every task of a stage, then those of the next."""
+
+    def __init__(self) -> None:
+        self._job: CompiledJob | None = None
+        self._pool = FunctionPool()
+        self._attempts = 0
+
+    def start(self, job: CompiledJob) -> None:
+        self._job = job
+
+    def run(self, order: EpochOrder) -> list[TaskReport]:
+        job = self._job
+        assert job is not None
+        frames: list[list[bytes]] | None = None
+        for stage in range(len(job.stages) - 1):
+            sent: list[list[bytes]] = [[] for _ in range(job.parallelism)]
+            for partition in range(job.parallelism):
+                for target, frame in self._guard(self._task(order, stage, partition).frames, frames and frames[partition]):
+                    sent[target].append(frame)
+            frames = sent
+        reports: list[TaskReport] = []
+        for partition in range(job.parallelism):
+            task = self._task(order, len(job.stages) - 1, partition)
+            try:
+                reports += decode_reports(task.report(None if frames is None else frames[partition]))
+            except (OSError, InjectedError) as error:
+                raise _failed(error) from error
+        return reports
+
+    def restart(self) -> None:
+        """There is nothing to restart."""
+
+    def keep_warm(self) -> None:
+        """There is nothing to keep warm."""
+
+    def extras(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _task(self, order: EpochOrder, stage: int, partition: int) -> Task:
+        assert self._job is not None
+        self._attempts += 1
+        return Task(
+            self._job, stage, partition, order, attempt_name(order.term, order.plan, stage, partition, self._attempts), self._pool
+        )
+
+    def _guard(self, frames: Any, incoming: list[bytes] | None) -> list[tuple[int, bytes]]:
+        try:
+            return list(frames(incoming))
+        except (OSError, InjectedError) as error:
+            raise _failed(error) from error
+
+
+def _failed(error: Exception) -> PenstockError:
+    if isinstance(error, PenstockError) and isinstance(error, EpochFailedError):
+        return error
+    return EpochFailedError(f"a task failed: {type(error).__name__}: {error}")

@@ -1,0 +1,71 @@
+"""What runs in Spark's Python workers: unpack job and order once, run the stage task. Imported there by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import Any
+
+from pyspark import TaskContext
+
+from penstock.runtime.job import CompiledJob, load_job
+from penstock.runtime.orders import EpochOrder, attempt_name, decode_order
+from penstock.runtime.services import FunctionPool
+from penstock.runtime.task import Task
+
+_pack_target = Struct("!q").pack
+_jobs: dict[str, tuple[CompiledJob, FunctionPool]] = {}
+_orders: dict[tuple[str, int, int], EpochOrder] = {}
+
+
+class StageFunction:
+    """A stage of an epoch, as Spark calls it for each partition. Small: the job's bytes may be a broadcast variable."""
+
+    def __init__(self, digest: str, job: Any, order: bytes, order_key: tuple[str, int, int], stage: int, last: bool) -> None:
+        self.digest = digest
+        self.job = job
+        self.order = order
+        self.order_key = order_key
+        self.stage = stage
+        self.last = last
+
+    def __call__(self, split: int, incoming: Iterable[bytes]) -> Iterator[bytes]:
+        job, pool = self._job()
+        order = self._order()
+        context = TaskContext.get()
+        assert context is not None
+        attempt = attempt_name(order.term, order.plan, self.stage, split, context.taskAttemptId())
+        task = Task(job, self.stage, split, order, attempt, pool)
+        frames = None if self.stage == 0 else incoming
+        if self.last:
+            return iter((task.report(frames),))
+        return _paired(task, frames)
+
+    def _job(self) -> tuple[CompiledJob, FunctionPool]:
+        found = _jobs.get(self.digest)
+        if found is None:
+            for _, pool in _jobs.values():
+                pool.close()
+            _jobs.clear()
+            data = self.job if isinstance(self.job, bytes) else self.job.value
+            found = _jobs[self.digest] = (load_job(data), FunctionPool())
+        return found
+
+    def _order(self) -> EpochOrder:
+        found = _orders.get(self.order_key)
+        if found is None:
+            _orders.clear()
+            found = _orders[self.order_key] = decode_order(self.order)
+        return found
+
+
+def _paired(task: Task, frames: Iterable[bytes] | None) -> Iterator[bytes]:
+    """Frames as Spark's pairwise shuffle wants them: target, then bytes."""
+    for target, frame in task.frames(frames):
+        yield _pack_target(target)
+        yield frame
+
+
+def nothing(split: int, incoming: Iterable[Any]) -> Iterator[bytes]:
+    """A task that does nothing: keeps a worker from being stopped for idleness."""
+    return iter(())

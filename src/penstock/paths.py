@@ -1,0 +1,61 @@
+"""Every path in a job's storage is made here.
+
+    job.json                          what the job is: its uuid, format, key groups
+    terms/000001.json                 who drives it; the highest is the driver
+    epochs/0000000001.json            manifest: the commit point of an epoch
+    epochs/0000000001.done            its sinks have been committed
+    state/s1/p0/0000000001-<attempt>.delta   and .base
+    requests/<id>.json, answers/<id>.json    control
+    status.json                       for people and tools; never read by the engine
+"""
+
+from __future__ import annotations
+
+from penstock.ids import Epoch, Term
+
+JOB = "job.json"
+TERMS = "terms"
+EPOCHS = "epochs"
+STATE = "state"
+REQUESTS = "requests"
+ANSWERS = "answers"
+STATUS = "status.json"
+INTENTS = "intents"
+
+
+def term(number: Term) -> str:
+    return f"{TERMS}/{number:06d}.json"
+
+
+def manifest(epoch: Epoch) -> str:
+    return f"{EPOCHS}/{epoch:010d}.json"
+
+
+def done(epoch: Epoch) -> str:
+    return f"{EPOCHS}/{epoch:010d}.done"
+
+
+def intent(epoch: Epoch, number: Term) -> str:
+    """What an at-most-once epoch is about to read: never read again."""
+    return f"{INTENTS}/{epoch:010d}-{number:06d}.json"
+
+
+def state_file(stage: int, partition: int, epoch: Epoch, attempt: str, kind: str) -> str:
+    return f"{STATE}/s{stage}/p{partition}/{epoch:010d}-{attempt}.{kind}"
+
+
+def attempt_of_state_file(path: str) -> str:
+    return path.rsplit("/", 1)[-1].split("-", 1)[-1].rsplit(".", 1)[0]
+
+
+def request(identity: str) -> str:
+    return f"{REQUESTS}/{identity}.json"
+
+
+def answer(identity: str) -> str:
+    return f"{ANSWERS}/{identity}.json"
+
+
+def epoch_number(path: str) -> Epoch:
+    """The epoch of a manifest's or a done mark's path."""
+    return Epoch(int(path.rsplit("/", 1)[-1].split(".", 1)[0].split("-", 1)[0]))

@@ -1,0 +1,71 @@
+"""Plan nodes are values: a step, its definition, and where its input comes from. An illegal one cannot be built."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from penstock.errors import PlanError
+from penstock.ids import StepId
+from penstock.runtime.exchange import Exchange
+from penstock.runtime.operators.operator import Definition, StateDeclaration
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/ -]{0,99}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """An edge, as seen from its end: an output of `step` (its main one, or a side output), through an exchange or not."""
+
+    step: StepId
+    tag: str | None = None
+    exchange: Exchange | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A step. `named`: by the user; otherwise its id was derived and changes when the program does."""
+
+    step: StepId
+    named: bool
+    definition: Definition
+    inputs: tuple[Input, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.step):
+            raise PlanError(
+                f"{self.step!r} cannot be the name of a step",
+                hint="use letters, digits, spaces and _ . : / - ; at most 100 of them, beginning with a letter or digit",
+            )
+
+    @property
+    def stateful(self) -> bool:
+        return bool(self.definition.states(self.step))
+
+    def states(self) -> tuple[StateDeclaration, ...]:
+        return self.definition.states(self.step)
+
+
+@dataclass(slots=True)
+class Graph:
+    """The program: nodes in the order they were written, which is a topological order."""
+
+    nodes: dict[StepId, Node] = field(default_factory=dict)
+
+    def add(self, definition: Definition, inputs: tuple[Input, ...], *, name: str | None, label: str) -> Node:
+        if name is not None and StepId(name) in self.nodes:
+            raise PlanError(f"there are two steps named {name!r}", hint="give each step a name of its own")
+        step = StepId(name) if name is not None else self._derived(label)
+        node = Node(step=step, named=name is not None, definition=definition, inputs=inputs)
+        self.nodes[step] = node
+        return node
+
+    def _derived(self, label: str) -> StepId:
+        number = 1
+        while StepId(f"{label}-{number}") in self.nodes:
+            number += 1
+        return StepId(f"{label}-{number}")
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())

@@ -1,0 +1,120 @@
+"""The cut into stages.
+
+A step's level is the greatest number of exchanges on a way to it from a source; the steps of a level are a stage. All edges between two
+neighbouring stages share one shuffle, so an epoch is one linear chain of stages however the graph branches. An edge that skips levels
+is relayed, undecoded, by the stages between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from penstock.errors import PlanError
+from penstock.ids import StepId
+from penstock.plan.nodes import Graph, Node
+from penstock.records import DICT_ROW, RowType
+from penstock.runtime.exchange import Channel, Exchange
+from penstock.runtime.job import LocalInput, Stage, StageStep
+from penstock.runtime.operators.source import SourceStep
+from penstock.runtime.operators.stateless import MapBatches
+
+FORWARD = Exchange(kind="forward")
+
+StateIds = Mapping[tuple[str, str], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedPlan:
+    """The stages of a program, and what identifies their state layout."""
+
+    stages: tuple[Stage, ...]
+    rows: tuple[RowType, ...]
+    fingerprint: str
+
+
+def levels_of(graph: Graph) -> dict[StepId, int]:
+    levels: dict[StepId, int] = {}
+    for node in graph:
+        levels[node.step] = max((levels[i.step] + (i.exchange is not None) for i in node.inputs), default=0)
+    return levels
+
+
+def cut(graph: Graph, state_ids: StateIds, parallelism: int, max_parallelism: int) -> StagedPlan:
+    """Cut a program into stages."""
+    if not graph.nodes:
+        raise PlanError("the program has no steps", hint="read something with env.from_source(...) and write it with sink_to(...)")
+    levels = levels_of(graph)
+    channels = _Channels()
+    steps: dict[int, list[StageStep]] = {level: [] for level in range(max(levels.values()) + 1)}
+    for node in graph:
+        level = levels[node.step]
+        local = []
+        for port, source in enumerate(node.inputs):
+            if source.exchange is None and levels[source.step] == level:
+                local.append(LocalInput(step=source.step, tag=source.tag, port=port))
+            else:
+                exchange = source.exchange or FORWARD
+                channels.connect(source.step, source.tag, exchange, levels[source.step], level, (node.step, port))
+        steps[level].append(StageStep(step=node.step, definition=node.definition, inputs=max(1, len(node.inputs)), local=tuple(local)))
+    stages = tuple(
+        Stage(
+            index=level,
+            steps=tuple(steps[level]),
+            channels_in=tuple(c for c in channels.made if c.from_stage == level - 1),
+            channels_out=tuple(c for c in channels.made if c.from_stage == level),
+            state_ids=tuple(sorted(_ids(graph, [s.step for s in steps[level]], state_ids))),
+        )
+        for level in sorted(steps)
+    )
+    layout = [[list(stage.state_ids) for stage in stages], parallelism, max_parallelism]
+    fingerprint = hashlib.sha256(json.dumps(layout).encode()).hexdigest()[:16]
+    return StagedPlan(stages=stages, rows=_rows(graph), fingerprint=fingerprint)
+
+
+class _Channels:
+    """Channels made so far; edges that carry the same records to the same level share one."""
+
+    def __init__(self) -> None:
+        self.made: list[Channel] = []
+        self._known: dict[tuple[StepId, str | None, Exchange, int], list[int]] = {}
+
+    def connect(
+        self, step: StepId, tag: str | None, exchange: Exchange, from_level: int, to_level: int, end: tuple[StepId, int]
+    ) -> None:
+        hops = self._known.setdefault((step, tag, exchange, from_level), [])
+        while len(hops) < to_level - from_level:
+            hop = len(hops)
+            self.made.append(
+                Channel(
+                    index=len(self.made),
+                    exchange=exchange if hop == 0 else FORWARD,
+                    from_stage=from_level + hop,
+                    step=step,
+                    tag=tag,
+                    relay_of=hops[-1] if hops else None,
+                )
+            )
+            hops.append(len(self.made) - 1)
+        last = hops[to_level - from_level - 1]
+        self.made[last] = replace(self.made[last], ends=(*self.made[last].ends, end))
+
+
+def _ids(graph: Graph, steps: list[StepId], state_ids: StateIds) -> list[int]:
+    return [state_ids[state.step, state.name] for step in steps for state in graph.nodes[step].states()]
+
+
+def _rows(graph: Graph) -> tuple[RowType, ...]:
+    rows = [DICT_ROW]
+    for node in graph:
+        definition = node.definition
+        row = definition.source.row if isinstance(definition, SourceStep) else definition.row if isinstance(definition, MapBatches) else None
+        if row is not None and row not in rows:
+            rows.append(row)
+    return tuple(rows)
+
+
+def stateful_nodes(graph: Graph) -> list[Node]:
+    return [node for node in graph if node.stateful]

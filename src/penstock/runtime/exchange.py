@@ -1,0 +1,214 @@
+"""The sending side of an exchange: batches in, frames for each target partition out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import PlanError, UserCodeError
+from penstock.functions import function_location
+from penstock.ids import Milliseconds, StepId
+from penstock.records import Batch, Columns, to_list
+from penstock.runtime.fields import record_getter
+from penstock.runtime.frames import Codes, Keyed, Payload, RowTypes, encode_frame, encode_payload
+from penstock.state.keys import KeyCodec
+
+KeySelector = tuple[str | int, ...] | Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """How records are sent to the partitions of the next stage."""
+
+    kind: Literal["key_by", "rebalance", "broadcast", "forward"]
+    selector: KeySelector | None = None
+    key_type: Any = None
+
+    def describe(self) -> str:
+        if self.kind != "key_by":
+            return self.kind
+        if callable(self.selector):
+            return f"key_by function {function_location(self.selector)}"
+        return "key_by " + ", ".join(map(str, self.selector or ()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """An edge between two neighbouring stages: `index` is its number in the plan.
+
+    It starts at an output of `step`, or, with `relay_of`, passes on what that channel brought. It ends at `ends` (step, port),
+    unless a later channel relays it.
+    """
+
+    index: int
+    exchange: Exchange
+    from_stage: int
+    step: StepId
+    tag: str | None = None
+    relay_of: int | None = None
+    ends: tuple[tuple[StepId, int], ...] = ()
+
+
+class FrameWriter:
+    """Collects the frames of one task, for all its channels, and counts them by target."""
+
+    __slots__ = ("_partition", "_rows", "counts", "parallelism", "ready")
+
+    def __init__(self, partition: int, parallelism: int, rows: RowTypes) -> None:
+        self._partition = partition
+        self._rows = rows
+        self.parallelism = parallelism
+        self.counts = [0] * parallelism
+        self.ready: list[tuple[int, bytes]] = []
+
+    def send(self, target: int, channel: int, watermark: Milliseconds, payload: Payload | bytes) -> None:
+        body = payload if isinstance(payload, bytes) else encode_payload(payload, self._rows)
+        self.ready.append((target, encode_frame(channel, self._partition, self.counts[target], watermark, body)))
+        self.counts[target] += 1
+
+    def take(self) -> list[tuple[int, bytes]]:
+        ready, self.ready = self.ready, []
+        return ready
+
+
+class ChannelWriter:
+    """Sends the batches of one channel. Receives like an operator: `on_batch`, `on_watermark`."""
+
+    def __init__(
+        self, channel: Channel, frames: FrameWriter, *, partition: int, codec: KeyCodec, max_parallelism: int, watermark: Milliseconds
+    ) -> None:
+        self.channel = channel
+        self.watermark = watermark
+        self.idle = False
+        self._frames = frames
+        self._partition = partition
+        self._codec = codec
+        self._targets = frames.parallelism
+        self._max_parallelism = max_parallelism
+        self._next = partition
+        self._send = {
+            "key_by": self._by_key,
+            "rebalance": self._spread,
+            "broadcast": self._to_all,
+            "forward": self._forward,
+        }[channel.exchange.kind]
+
+    def on_batch(self, batch: Payload) -> None:
+        if len(batch):
+            self._send(batch)
+
+    def on_watermark(self, watermark: Milliseconds | None) -> None:
+        self.idle = watermark is None
+        if watermark is not None and watermark > self.watermark:
+            self.watermark = watermark
+
+    def relay(self, body: bytes) -> None:
+        """Pass a frame's payload on, undecoded, to the same partition of the next stage."""
+        self._frames.send(self._partition, self.channel.index, self.watermark, body)
+
+    def _emit(self, target: int, payload: Payload) -> None:
+        self._frames.send(target, self.channel.index, self.watermark, payload)
+
+    def _forward(self, batch: Payload) -> None:
+        self._emit(self._partition, batch)
+
+    def _to_all(self, batch: Payload) -> None:
+        for target in range(self._targets):
+            self._emit(target, batch)
+
+    def _spread(self, batch: Payload) -> None:
+        """Round robin by runs: one slice of the batch for each target, starting with the next in turn."""
+        assert not isinstance(batch, Keyed)
+        size, targets = len(batch), self._targets
+        bounds = [size * i // targets for i in range(targets + 1)]
+        for i in range(targets):
+            if bounds[i] < bounds[i + 1]:
+                self._emit((self._next + i) % targets, batch.take(np.arange(bounds[i], bounds[i + 1])))
+        self._next = (self._next + size) % targets
+
+    def _by_key(self, batch: Payload) -> None:
+        assert not isinstance(batch, Keyed)
+        keys, codes = distinct_keys(batch, self.channel.exchange, self._codec, self.channel.step)
+        limit, targets = self._max_parallelism, self._targets
+        if targets == 1:
+            self._emit(0, Keyed(batch, keys, codes))
+            return
+        target_of_key = np.fromiter((crc32(key) % limit * targets // limit for key in keys), dtype=np.int32, count=len(keys))
+        target_of_row = target_of_key[codes]
+        for target in range(targets):
+            rows = np.flatnonzero(target_of_row == target)
+            if len(rows) == 0:
+                continue
+            mine = np.flatnonzero(target_of_key == target)
+            renumber = np.empty(len(keys), dtype=np.int32)
+            renumber[mine] = np.arange(len(mine), dtype=np.int32)
+            self._emit(target, Keyed(batch.take(rows), [keys[i] for i in mine.tolist()], renumber[codes[rows]]))
+
+
+def distinct_keys(batch: Batch, exchange: Exchange, codec: KeyCodec, step: str) -> tuple[list[bytes], Codes]:
+    """The encoded distinct keys of a batch, and for each row the index of its key."""
+    selector = exchange.selector
+    if not callable(selector) and isinstance(batch, Columns):
+        assert selector is not None
+        return _column_keys(batch, selector, codec, step)
+    keys = _record_keys(batch.values(), selector, step)
+    index: dict[Any, int] = {}
+    try:
+        codes = np.fromiter((index.setdefault(key, len(index)) for key in keys), dtype=np.int32, count=len(keys))
+    except TypeError as error:
+        raise PlanError(
+            f"a key of step {step!r} cannot be a key: {error}",
+            hint="keys must be hashable: a str, an int, or a tuple of such",
+        ) from error
+    return codec.encode_many(list(index)), codes
+
+
+def _record_keys(values: list[Any], selector: KeySelector | None, step: str) -> list[Any]:
+    keys: list[Any] = []
+    if callable(selector):
+        try:
+            keys.extend(map(selector, values))
+        except Exception as error:
+            raise UserCodeError(
+                f"the key function of step {step!r} raised {type(error).__name__}: {error}",
+                detail=f"function: {function_location(selector)}\nrecord: {values[len(keys)]!r:.500}",
+                hint="the function must return a key for every record; filter out records without one before key_by",
+            ) from error
+        return keys
+    assert selector is not None
+    columns = [list(map(record_getter(values, field, step), values)) for field in selector]
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def _column_keys(batch: Columns, selector: tuple[str | int, ...], codec: KeyCodec, step: str) -> tuple[list[bytes], Codes]:
+    columns = [_column(batch.data, field, step) for field in selector]
+    encoded = [column.dictionary_encode(null_encoding="encode") for column in columns]
+    codes = encoded[0].indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+    if len(encoded) == 1:
+        return codec.encode_many(to_list(encoded[0].dictionary)), codes
+    combined = codes.astype(np.int64)
+    for part in encoded[1:]:
+        combined = combined * len(part.dictionary) + part.indices.to_numpy(zero_copy_only=False)
+    _, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
+    picked = [map(to_list(part.dictionary).__getitem__, part.indices.take(pa.array(first)).to_pylist()) for part in encoded]
+    return codec.encode_many(list(zip(*picked, strict=True))), inverse.astype(np.int32)
+
+
+def _column(data: pa.RecordBatch, field: str | int, step: str) -> pa.Array:
+    names = data.schema.names
+    if isinstance(field, int) and field < len(names):
+        return data.column(field)
+    if field in names:
+        return data.column(field)
+    raise PlanError(
+        f"step {step!r}: key_by({field!r}): there is no such column",
+        detail=f"columns: {', '.join(names)}",
+        hint="name one of the columns, or give a function",
+    )
+
+

@@ -1,0 +1,56 @@
+"""Fields of records, whatever a record is: a dict, a tuple, or an object with attributes."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from penstock.errors import PlanError
+
+
+def record_getter(values: list[Any], field: str | int, step: str) -> Callable[[Any], Any]:
+    """How to get `field` of records such as these; a clear error if the first has no such field."""
+    if not values:
+        return itemgetter(field)
+    first = values[0]
+    if isinstance(field, int) or isinstance(first, dict):
+        getter: Callable[[Any], Any] = itemgetter(field)
+    else:
+        getter = attrgetter(field)
+    try:
+        getter(first)
+    except (KeyError, IndexError, AttributeError, TypeError) as error:
+        raise PlanError(
+            f"step {step!r}: the record has no field {field!r}",
+            detail=f"record: {first!r:.300}\nof type: {type(first).__qualname__}",
+            hint="name a dict key, an attribute, or a tuple position; or give a function",
+        ) from error
+    return getter
+
+
+def replace_field(record: Any, field: str | int, value: Any) -> Any:
+    """The record with one field changed; the record itself is left alone.
+
+    >>> replace_field(("a", 1), 1, 5), replace_field({"n": 1}, "n", 2)
+    (('a', 5), {'n': 2})
+    """
+    if isinstance(record, dict):
+        return {**record, field: value}
+    if isinstance(record, tuple) and isinstance(field, int):
+        parts = list(record)
+        parts[field] = value
+        return type(record)(*parts) if hasattr(record, "_fields") else tuple(parts)
+    if hasattr(record, "_replace"):
+        return record._replace(**{str(field): value})
+    if isinstance(record, list):
+        changed = list(record)
+        changed[int(field)] = value
+        return changed
+    if dataclasses.is_dataclass(record) and not isinstance(record, type):
+        return dataclasses.replace(record, **{str(field): value})
+    changed_record = copy.copy(record)
+    setattr(changed_record, str(field), value)
+    return changed_record

@@ -1,0 +1,129 @@
+"""The epoch manifest: the only commit point.
+
+Everything an epoch changed becomes visible when its manifest exists, and is described by it: positions, state files, timers, watermarks,
+staged sink output. A manifest carries its version and a checksum of its own content; a damaged one is an error, never an empty start.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from penstock import paths
+from penstock.errors import CorruptFileError, NotFoundError
+from penstock.ids import Epoch, JobId, Milliseconds, Term
+from penstock.runtime.orders import SourceOrder, StepMetrics
+from penstock.state.files import FileRef
+from penstock.storage import Storage
+
+VERSION = 1
+
+
+class SourceState(msgspec.Struct, frozen=True):
+    """A source after the epoch."""
+
+    position: Any = None
+    clocks: dict[str, Any] = {}
+    idle: list[str] = []
+    active_ms: dict[str, Milliseconds] = {}
+    ended: bool = False
+    shed: int = 0
+
+
+class StateInfo(msgspec.Struct, frozen=True):
+    """A declared state: enough to check an upgrade without running anything."""
+
+    step: str
+    name: str
+    kind: str
+    schema: Any = None
+    key_schema: Any = None
+
+
+class StateLayout(msgspec.Struct, frozen=True):
+    """All keyed state: files by stage and partition, next due timers likewise, and what the state ids stand for."""
+
+    parallelism: int
+    max_parallelism: int
+    fingerprint: str
+    ids: dict[str, StateInfo] = {}
+    stages: list[list[int]] = []
+    chains: list[list[list[FileRef]]] = []
+    next_due: list[list[dict[int, Milliseconds]]] = []
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """An epoch, committed."""
+
+    version: int
+    job: JobId
+    epoch: Epoch
+    term: Term
+    plan: int
+    parent: Epoch | None
+    processing_time: Milliseconds
+    created_ms: Milliseconds
+    sources: dict[str, SourceState]
+    watermarks: dict[str, Milliseconds]
+    state: StateLayout
+    committables: dict[str, list[Any]] = {}
+    read: dict[str, SourceOrder] = {}
+    metrics: dict[str, StepMetrics] = {}
+    finished: bool = False
+    program: str = ""
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Manifest)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    body = _encode(manifest)
+    return b'{"crc":%d,"manifest":' % crc32(body) + body + b"}\n"
+
+
+def decode_manifest(data: bytes, path: str) -> Manifest:
+    head, _, rest = data.partition(b',"manifest":')
+    body = rest[:-2]
+    if not head.startswith(b'{"crc":') or rest[-2:] != b"}\n" or not head[7:].isdigit() or int(head[7:]) != crc32(body):
+        raise CorruptFileError(
+            f"the manifest {path} is damaged",
+            detail=f"{len(data)} bytes, checksum does not match",
+            hint="restore the file from a backup, or start from the newest whole epoch with --fall-back",
+        )
+    try:
+        manifest = _decode.decode(body)
+    except msgspec.MsgspecError as error:
+        raise _unreadable(body, path, error) from error
+    if manifest.version != VERSION:
+        raise _future(manifest.version, path)
+    if manifest.epoch != paths.epoch_number(path):
+        raise CorruptFileError(f"{path} is the manifest of epoch {manifest.epoch}: files were mixed up")
+    return manifest
+
+
+def _unreadable(body: bytes, path: str, error: Exception) -> CorruptFileError:
+    try:
+        version = msgspec.json.decode(body).get("version")
+    except Exception:
+        version = None
+    if isinstance(version, int) and version > VERSION:
+        return _future(version, path)
+    return CorruptFileError(f"the manifest {path} cannot be read", detail=str(error))
+
+
+def _future(version: int, path: str) -> CorruptFileError:
+    return CorruptFileError(
+        f"the manifest {path} is of format {version}; this Penstock reads format {VERSION}",
+        hint="run the job with the version of Penstock that wrote it, or a newer one",
+    )
+
+
+def load_manifest(storage: Storage, epoch: Epoch) -> Manifest:
+    path = paths.manifest(epoch)
+    try:
+        return decode_manifest(storage.read(path), path)
+    except NotFoundError as error:
+        raise CorruptFileError(f"the manifest {path} is missing", hint="it was removed by something else than Penstock") from error

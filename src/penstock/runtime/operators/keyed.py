@@ -1,0 +1,200 @@
+"""The keyed process step: a user's function with state and timers, for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.contexts import OnTimerContext
+from penstock.errors import PlanError
+from penstock.functions import function_location
+from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
+from penstock.records import NO_TIMESTAMP, Records
+from penstock.runtime.frames import Keyed
+from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Definition, Operator, StateDeclaration
+from penstock.runtime.operators.stateless import repeated
+from penstock.runtime.services import Services
+from penstock.state.descriptors import declared_states
+from penstock.state.handles import bind_state
+from penstock.state.keyed import KeyedState, Slot
+from penstock.state.timers import TimerQueue
+
+TIMER_STATES = ("timers:event", "timers:processing", "timers:ttl-event", "timers:ttl-processing")
+"""The timer queues of every keyed step, kept like states."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedProcess(Definition):
+    """A `KeyedProcessFunction` on a keyed stream; `label` is what the user called (reduce, sum, …)."""
+
+    body: Any
+    key_type: Any = None
+    label: str = "process"
+
+    def __post_init__(self) -> None:
+        if not callable(getattr(self.body, "process", None)):
+            raise PlanError(
+                f"{self.body!r} is not a KeyedProcessFunction",
+                hint="give an instance of a class with process(self, value, ctx), and on_timer if it sets timers",
+            )
+        for name in declared_states(self.body):
+            if name in ("process", "on_timer", "open", "close"):
+                raise PlanError(f"a state may not be called {name!r}", hint="choose another name for the state")
+
+    @property
+    def kind(self) -> str:
+        return f"keyed {self.label}"
+
+    def function(self) -> Any:
+        return self.body
+
+    def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
+        declared = declared_states(self.body)
+        return tuple(
+            StateDeclaration(step=step, name=name, state=state, kind=state.kind, key_type=self.key_type)
+            for name, state in declared.items()
+        ) + tuple(StateDeclaration(step=step, name=name, state=None, kind="timers", key_type=self.key_type) for name in TIMER_STATES)
+
+    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
+        return KeyedProcessOperator(step, services, services.opened(step, self.body), self)
+
+
+class KeyedProcessOperator(Operator):
+    def __init__(self, step: StepId, services: Services, function: Any, definition: KeyedProcess) -> None:
+        super().__init__(step, services)
+        self.function = function
+        self.errors = definition.errors
+        self.keyed: KeyedState = services.keyed_state(step, definition.key_type, self.watermark)
+        for name, state in declared_states(definition.body).items():
+            handle = bind_state(self.keyed, name, state, services.state_id(step, name), step)
+            object.__setattr__(function, name, handle)
+        self.ctx: OnTimerContext[Any] = OnTimerContext(self.keyed)
+        self.ctx.current_watermark = self.watermark
+        self.ctx.current_processing_time = services.processing_time
+
+    def on_batch(self, batch: Keyed) -> None:  # type: ignore[override]
+        self.records_in += len(batch)
+        slots = self.keyed.enter(batch.keys)
+        rows = map(slots.__getitem__, batch.codes.tolist())
+        if batch.batch.timestamps is None and self.errors == "fail":
+            self._run_plain(rows, batch.batch.values())
+        else:
+            self._run(rows, batch)
+        self.outputs.emit_sides(self.ctx.take_side())
+
+    def _run_plain(self, rows: map[Slot], values: list[Any]) -> None:
+        """The hot loop: no timestamps, and the first error ends the epoch."""
+        keyed, ctx, process = self.keyed, self.ctx, self.function.process
+        ctx.timestamp_ms = NO_TIMESTAMP
+        keyed.times.record_time = None
+        out: list[Any] = []
+        extend = out.extend
+        record = None
+        try:
+            for slot, record in zip(rows, values, strict=True):
+                keyed.slot = slot
+                result = process(record, ctx)
+                if result is not None:
+                    extend(result)
+        except Exception as error:
+            raise self._error(error, record) from error
+        self.outputs.emit(Records(out))
+
+    def _run(self, rows: map[Slot], batch: Keyed) -> None:
+        keyed, ctx, process, times = self.keyed, self.ctx, self.function.process, self.keyed.times
+        stamps = batch.batch.timestamps
+        out: list[Any] = []
+        ends: list[int] = []
+        todo = zip(rows, batch.batch.values(), [NO_TIMESTAMP] * len(batch) if stamps is None else stamps.tolist(), strict=True)
+        record, time = None, NO_TIMESTAMP
+        while True:
+            try:
+                for slot, record, time in todo:
+                    keyed.slot = slot
+                    ctx.timestamp_ms = time
+                    times.record_time = None if time == NO_TIMESTAMP else time
+                    result = process(record, ctx)
+                    if result is not None:
+                        out.extend(result)
+                    ends.append(len(out))
+                break
+            except Exception as error:
+                if self.errors == "fail":
+                    raise self._error(error, record) from error
+                del out[ends[-1] if ends else 0 :]
+                ends.append(len(out))
+                self._reject(error, record, time)
+        self.outputs.emit(Records(out, repeated(stamps, ends)))
+
+    def _error(self, error: Exception, record: Any, doing: str = "") -> Exception:
+        try:
+            key = repr(self.keyed.current_key())[:200]
+        except Exception:
+            key = "?"
+        return self.user_error(error, self.function, record, doing=f"{doing}key {key}")
+
+    def _reject(self, error: Exception, record: Any, time: Milliseconds) -> None:
+        self.skipped += 1
+        if self.errors == "dead_letter":
+            letter = DeadLetter(
+                step=self.step,
+                function=function_location(self.function),
+                error=f"{type(error).__name__}: {error}",
+                record=record,
+                timestamp_ms=None if time == NO_TIMESTAMP else time,
+            )
+            self.outputs.emit_side(DEAD_LETTERS, Records([letter], np.asarray([time], dtype=np.int64)))
+
+    def advance(self, watermark: Milliseconds) -> None:
+        self.watermark = watermark
+        self.keyed.times.watermark = watermark
+        self.ctx.current_watermark = watermark
+        if self.keyed.event_timers.has_due(watermark):
+            self._fire(self.keyed.event_timers, watermark, "event")
+        if self.keyed.ttl_timers[0].has_due(watermark):
+            self.keyed.purge_expired()
+
+    def on_processing_time(self, now: Milliseconds) -> None:
+        self.keyed.times.processing_time = now
+        self.ctx.current_processing_time = now
+        if self.keyed.processing_timers.has_due(now):
+            self._fire(self.keyed.processing_timers, now, "processing")
+        if self.keyed.ttl_timers[1].has_due(now):
+            self.keyed.purge_expired()
+
+    def on_end(self) -> None:
+        """The end of time: each pending processing-time timer fires, once."""
+        queue = self.keyed.processing_timers
+        pending = list(queue.due(MAX_WATERMARK))
+        if pending:
+            self._fire_all(pending, "processing")
+
+    def _fire(self, queue: TimerQueue, until: Milliseconds, domain: str) -> None:
+        self._fire_all(queue.due(until), domain)
+
+    def _fire_all(self, timers: Any, domain: str) -> None:
+        ctx, keyed = self.ctx, self.keyed
+        on_timer: Callable[..., Any] = self.function.on_timer
+        ctx.time_domain = domain
+        out: list[Any] = []
+        times: list[Milliseconds] = []
+        for time, encoded in timers:
+            keyed.enter_one(encoded)
+            ctx.timestamp_ms = time if domain == "event" else NO_TIMESTAMP
+            keyed.times.record_time = None
+            start = len(out)
+            try:
+                result = on_timer(time, ctx)
+                if result is not None:
+                    out.extend(result)
+            except Exception as error:
+                if self.errors == "fail":
+                    raise self._error(error, f"the {domain}-time timer at {time}", "on_timer, ") from error
+                del out[start:]
+                self._reject(error, {"timer": time, "domain": domain}, ctx.timestamp_ms)
+            times.extend([ctx.timestamp_ms] * (len(out) - start))
+        self.outputs.emit_sides(ctx.take_side())
+        self.outputs.emit(Records(out, np.asarray(times, dtype=np.int64) if domain == "event" else None))

@@ -1,0 +1,197 @@
+"""What every operator is, and how operators are wired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
+import numpy as np
+
+from penstock.errors import PenstockError, UserCodeError
+from penstock.functions import function_location
+from penstock.ids import Milliseconds, StepId
+from penstock.records import Batch, Records
+from penstock.state.descriptors import State
+from penstock.timing.valve import Valve
+
+if TYPE_CHECKING:
+    from penstock.runtime.frames import Payload
+    from penstock.runtime.services import Services
+
+ErrorPolicy = Literal["fail", "skip", "dead_letter"]
+
+DEAD_LETTERS = "dead-letters"
+"""The side output that gets the records a step with `errors="dead_letter"` could not process."""
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A record that a user's function raised on."""
+
+    step: str
+    function: str
+    error: str
+    record: Any
+    timestamp_ms: int | None = None
+
+
+class Receiver(Protocol):
+    """Takes batches and watermarks; a watermark of None says: idle."""
+
+    def on_batch(self, batch: Any) -> None: ...
+
+    def on_watermark(self, watermark: Milliseconds | None) -> None: ...
+
+
+class Outputs:
+    """Where an operator's main output and side outputs go."""
+
+    __slots__ = ("emitted", "main", "side")
+
+    def __init__(self) -> None:
+        self.main: list[Receiver] = []
+        self.side: dict[str, list[Receiver]] = {}
+        self.emitted = 0
+
+    def emit(self, batch: Batch) -> None:
+        size = len(batch)
+        if size:
+            self.emitted += size
+            for receiver in self.main:
+                receiver.on_batch(batch)
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        for receiver in self.side.get(tag, ()):
+            receiver.on_batch(batch)
+
+    def emit_sides(self, sides: dict[str, tuple[list[Any], list[Milliseconds]]]) -> None:
+        for tag, (values, times) in sides.items():
+            self.emit_side(tag, Records(values, np.asarray(times, dtype=np.int64)))
+
+    def watermark(self, watermark: Milliseconds | None) -> None:
+        for receiver in self.main:
+            receiver.on_watermark(watermark)
+        for receivers in self.side.values():
+            for receiver in receivers:
+                receiver.on_watermark(watermark)
+
+
+class Operator:
+    """Logic of one step in one task. `inputs` above one: see `Port`."""
+
+    def __init__(self, step: StepId, services: Services, inputs: int = 1) -> None:
+        self.step = step
+        self.services = services
+        self.outputs = Outputs()
+        self.watermark: Milliseconds = services.start_watermark(step)
+        self.valve = Valve(inputs, self.watermark)
+        self.idle = False
+        self.records_in = 0
+        self.skipped = 0
+
+    def on_batch(self, batch: Payload) -> None:
+        raise NotImplementedError
+
+    def on_watermark(self, watermark: Milliseconds | None) -> None:
+        """Single input: take it as it is, as long as it does not go back."""
+        self.idle = watermark is None
+        if watermark is None:
+            self.outputs.watermark(None)
+        elif watermark >= self.watermark:
+            self.advance(watermark)
+            self.outputs.watermark(watermark)
+
+    def advance(self, watermark: Milliseconds) -> None:
+        """Event time is `watermark` now."""
+        self.watermark = watermark
+
+    def on_processing_time(self, now: Milliseconds) -> None:
+        """Processing time is `now`, before the epoch's records."""
+
+    def on_end(self) -> None:
+        """All input has ended for good."""
+
+    def finish(self) -> None:
+        """The epoch's input is over: make everything ready to be collected."""
+
+    def user_error(self, error: Exception, function: Any, record: Any, *, doing: str = "") -> PenstockError:
+        """The error to raise for what a user's function raised."""
+        if isinstance(error, PenstockError) and not isinstance(error, UserCodeError):
+            return error
+        place = _innermost(error)
+        return UserCodeError(
+            f"step {self.step!r}: {type(error).__name__}: {error}" + (f" ({doing})" if doing else ""),
+            detail=f"function: {function_location(function)}\n" + (f"raised at: {place}\n" if place else "") + f"record: {record!r:.500}",
+            hint='mend the function or the input; errors="skip" or errors="dead_letter" on the step let the others pass',
+        )
+
+
+class Port:
+    """One of several inputs of an operator."""
+
+    __slots__ = ("_index", "_operator")
+
+    def __init__(self, operator: Operator, index: int) -> None:
+        self._operator = operator
+        self._index = index
+
+    def on_batch(self, batch: Payload) -> None:
+        self._operator.on_batch(batch)
+
+    def on_watermark(self, watermark: Milliseconds | None) -> None:
+        operator = self._operator
+        if operator.valve.advance(self._index, watermark):
+            operator.on_watermark(operator.valve.watermark)
+        elif operator.valve.idle:
+            operator.on_watermark(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateDeclaration:
+    """A state of a step, as plan and manifest know it."""
+
+    step: StepId
+    name: str
+    state: State | None
+    kind: str
+    key_type: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A step of the plan: makes the operator."""
+
+    errors: ErrorPolicy = field(default="fail")
+
+    @property
+    def kind(self) -> str:
+        raise NotImplementedError
+
+    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
+        raise NotImplementedError
+
+    def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
+        return ()
+
+    def function(self) -> Any:
+        """The user's function, for explain and errors."""
+        return None
+
+
+def _innermost(error: BaseException) -> str:
+    """file:line of the innermost frame of the user's own code, if there is one below ours."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        filename = trace.tb_frame.f_code.co_filename
+        if "/penstock/" not in filename or "/penstock/testing/" in filename:
+            place = f"{filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
+
+
+def method_of(function: Any, name: str) -> Callable[..., Any]:
+    """The method of a function class, or the plain function itself."""
+    method: Callable[..., Any] = getattr(function, name, function)
+    return method

@@ -1,0 +1,65 @@
+"""The end of a stream: batches go to a sink's writer, and what it prepared goes into the task's report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.connectors.protocol import Sink, SinkWriter, WriterContext
+from penstock.errors import PenstockError, SinkError
+from penstock.ids import StepId
+from penstock.records import Batch
+from penstock.runtime.operators.operator import Definition, Operator
+from penstock.runtime.services import Services
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkStep(Definition):
+    """Writes to a sink."""
+
+    sink: Any
+
+    @property
+    def kind(self) -> str:
+        return f"sink {self.sink.describe()}"
+
+    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
+        return SinkOperator(step, services, self.sink, services.writer_context(step))
+
+
+class SinkOperator(Operator):
+    def __init__(self, step: StepId, services: Services, sink: Sink, context: WriterContext) -> None:
+        super().__init__(step, services)
+        self._sink = sink
+        self._context = context
+        self._writer: SinkWriter | None = None
+
+    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
+        self.records_in += len(batch)
+        try:
+            if self._writer is None:
+                self._writer = self._sink.writer(self._context)
+            self._writer.write(batch)
+        except Exception as error:
+            raise self._failure(error, "write") from error
+
+    def finish(self) -> None:
+        if self._writer is None:
+            return
+        try:
+            self.services.committables[self.step] = self._writer.prepare()
+        except Exception as error:
+            raise self._failure(error, "prepare") from error
+
+    def abort(self) -> None:
+        if self._writer is not None:
+            self._writer.abort()
+
+    def _failure(self, error: Exception, doing: str) -> Exception:
+        if isinstance(error, PenstockError):
+            return error
+        return SinkError(
+            f"the sink of step {self.step!r} failed to {doing}: {type(error).__name__}: {error}",
+            detail=self._sink.describe(),
+            hint="nothing of this epoch was published; it is tried again after the sink is well",
+        )

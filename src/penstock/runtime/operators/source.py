@@ -1,0 +1,137 @@
+"""The start of a stream: splits are read, records get their timestamps, each source partition its watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.connectors.protocol import Reader, Source, Split
+from penstock.errors import PenstockError, SourceError
+from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
+from penstock.records import Batch
+from penstock.runtime.operators.operator import Definition, Operator
+from penstock.runtime.orders import SourceOrder
+from penstock.runtime.services import Services
+from penstock.timing.watermarks import PartitionClock, Watermarks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStep(Definition):
+    """Reads a source."""
+
+    source: Any
+    watermarks: Watermarks[Any] | None = None
+
+    @property
+    def kind(self) -> str:
+        return f"source {self.source.describe()}"
+
+    def function(self) -> Any:
+        timestamp = None if self.watermarks is None else self.watermarks.timestamp
+        return timestamp if callable(timestamp) else None
+
+    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
+        return SourceOperator(step, services, self.source, self.watermarks)
+
+
+class SourceOperator(Operator):
+    """Runs as `for _ in operator.batches(): …`: each turn pushes one batch."""
+
+    def __init__(self, step: StepId, services: Services, source: Source, watermarks: Watermarks[Any] | None) -> None:
+        super().__init__(step, services)
+        self._source = source
+        self._watermarks = watermarks
+        self._order = services.order.sources.get(step, SourceOrder(tasks=[]))
+        mine = self._order.tasks[services.partition] if services.partition < len(self._order.tasks) else []
+        self._splits: dict[str, list[Split]] = {}
+        for split in mine:
+            self._splits.setdefault(split.partition, []).append(split)
+        self.clocks: dict[str, PartitionClock] = {}
+        if watermarks is not None:
+            self.clocks = {partition: watermarks.clock(self._order.clocks.get(partition)) for partition in self._splits}
+        self._reader: Reader | None = None
+
+    def begin(self) -> None:
+        """Tell what time it is before the first record."""
+        self._announce()
+
+    def current(self) -> Milliseconds | None:
+        """This task's share of the source's watermark: None if it has no say in it."""
+        times = [clock.watermark for clock in self.clocks.values()]
+        if self._order.held is not None:
+            times.append(self._order.held)
+        return min(times, default=None)
+
+    def batches(self) -> Iterator[Milliseconds]:
+        """Read everything, a batch at a time, the partition that is most behind first; yields the time of what comes next."""
+        self._reader = self._source.reader()
+        runs = {partition: self._read(splits) for partition, splits in self._splits.items()}
+        order = {partition: number for number, partition in enumerate(runs)}
+        try:
+            while runs:
+                partition = min(runs, key=lambda p: (self.clocks[p].watermark if p in self.clocks else 0, order[p]))
+                yield self.clocks[partition].watermark if partition in self.clocks else 0
+                batch = self._next(runs[partition])
+                if batch is None:
+                    del runs[partition]
+                else:
+                    self._push(partition, batch)
+        finally:
+            self._reader.close()
+
+    def end(self) -> None:
+        """The epoch's input is read; at the end of a bounded source, so is all time."""
+        if self._order.ended:
+            self.idle = False
+            self.watermark = MAX_WATERMARK
+            self.outputs.watermark(MAX_WATERMARK)
+
+    def _read(self, splits: list[Split]) -> Iterator[Batch]:
+        assert self._reader is not None
+        for split in splits:
+            yield from self._reader.read(split)
+
+    def _next(self, run: Iterator[Batch]) -> Batch | None:
+        try:
+            return next(run, None)
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise SourceError(
+                f"source {self.step!r} could not be read: {type(error).__name__}: {error}",
+                detail=self._source.describe(),
+                hint="nothing of this epoch was committed; mend the source and start the job again",
+            ) from error
+
+    def _push(self, partition: str, batch: Batch) -> None:
+        self.records_in += len(batch)
+        watermarks = self._watermarks
+        if watermarks is None:
+            self.outputs.emit(batch)
+            return
+        try:
+            batch = watermarks.assign(batch)
+            cuts = self.clocks[partition].advance(batch)
+        except Exception as error:
+            raise self.user_error(error, watermarks.generator or watermarks.timestamp, "a batch", doing="assigning timestamps") from error
+        start = 0
+        final = self.clocks[partition].watermark
+        for end, watermark in cuts:
+            part = batch if (start, end) == (0, len(batch)) else batch.take(np.arange(start, end))
+            self.outputs.emit(part)
+            self.clocks[partition].watermark = watermark
+            self._announce()
+            start = end
+        self.clocks[partition].watermark = final
+
+    def _announce(self) -> None:
+        current = self.current()
+        self.idle = current is None
+        if current is None:
+            self.outputs.watermark(None)
+        elif current >= self.watermark:
+            self.watermark = current
+            self.outputs.watermark(current)

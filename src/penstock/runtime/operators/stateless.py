@@ -1,0 +1,246 @@
+"""Steps without state: map, flat_map, filter, map_batches, process.
+
+The loops below use `list.extend` over an iterator: it runs in C, and after an exception the length of the list tells which record
+the function raised on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.contexts import ProcessContext
+from penstock.errors import PlanError
+from penstock.functions import function_location
+from penstock.ids import StepId
+from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns, Records, RowType, Timestamps, as_batch
+from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Definition, ErrorPolicy, Operator, method_of
+from penstock.runtime.services import Services
+
+StatelessKind = Literal["map", "flat_map", "filter", "process"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stateless(Definition):
+    """map, flat_map, filter or process by a user's function."""
+
+    what: StatelessKind
+    body: Any
+
+    @property
+    def kind(self) -> str:
+        return self.what
+
+    def function(self) -> Any:
+        return self.body
+
+    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
+        function = services.opened(step, self.body)
+        operator = {"map": MapOperator, "flat_map": FlatMapOperator, "filter": FilterOperator, "process": ProcessOperator}[self.what]
+        return operator(step, services, function, self.errors)
+
+
+class PerRecord(Operator):
+    """A step that calls a user's function for each record."""
+
+    method = ""
+
+    def __init__(self, step: StepId, services: Services, function: Any, errors: ErrorPolicy) -> None:
+        super().__init__(step, services)
+        self.function = function
+        self.call: Callable[..., Any] = method_of(function, self.method)
+        self.errors = errors
+
+    def rejected(self, error: Exception, record: Any, time: int) -> None:
+        """A record the function raised on: fail, skip, or send it to the dead letters."""
+        if self.errors == "fail":
+            raise self.user_error(error, self.function, record) from error
+        self.skipped += 1
+        if self.errors == "dead_letter":
+            letter = DeadLetter(
+                step=self.step,
+                function=function_location(self.function),
+                error=f"{type(error).__name__}: {error}",
+                record=record,
+                timestamp_ms=None if time == NO_TIMESTAMP else time,
+            )
+            self.outputs.emit_side(DEAD_LETTERS, Records([letter], np.asarray([time], dtype=np.int64)))
+
+    def applied(self, batch: Batch) -> tuple[list[Any], np.ndarray[Any, np.dtype[np.bool_]] | None]:
+        """The function's result for each record; and, if records were rejected, a mask of those that were not."""
+        values = batch.values()
+        results: list[Any] = []
+        rejected: list[int] = []
+        while True:
+            at = len(results)
+            try:
+                results.extend(map(self.call, values[at:] if at else values))
+                break
+            except Exception as error:
+                row = len(results)
+                time = NO_TIMESTAMP if batch.timestamps is None else int(batch.timestamps[row])
+                self.rejected(error, values[row], time)
+                rejected.append(row)
+                results.append(None)
+        if not rejected:
+            return results, None
+        mask = np.ones(len(values), dtype=bool)
+        mask[rejected] = False
+        return results, mask
+
+
+class MapOperator(PerRecord):
+    method = "map"
+
+    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
+        self.records_in += len(batch)
+        results, mask = self.applied(batch)
+        times = batch.timestamps
+        if mask is not None:
+            results = list(compress(results, mask))
+            times = None if times is None else times[mask]
+        self.outputs.emit(Records(results, times))
+
+
+class FilterOperator(PerRecord):
+    method = "filter"
+
+    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
+        self.records_in += len(batch)
+        results, mask = self.applied(batch)
+        keep = np.fromiter(map(bool, results), dtype=bool, count=len(results))
+        if mask is not None:
+            keep &= mask
+        if keep.all():
+            self.outputs.emit(batch)
+        elif isinstance(batch, Columns):
+            self.outputs.emit(batch.take(np.flatnonzero(keep)))
+        else:
+            times = None if batch.timestamps is None else batch.timestamps[keep]
+            self.outputs.emit(Records(list(compress(batch.values(), keep)), times))
+
+
+class FlatMapOperator(PerRecord):
+    method = "flat_map"
+
+    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
+        self.records_in += len(batch)
+        call = self.call
+        out: list[Any] = []
+        ends: list[int] = []
+        rows = enumerate(batch.values())
+        row, record = 0, None
+        while True:
+            try:
+                for row, record in rows:  # noqa: B007 - both are needed after an error
+                    out.extend(call(record) or ())
+                    ends.append(len(out))
+                break
+            except Exception as error:
+                del out[ends[-1] if ends else 0 :]
+                ends.append(len(out))
+                self.rejected(error, record, NO_TIMESTAMP if batch.timestamps is None else int(batch.timestamps[row]))
+        self.outputs.emit(Records(out, repeated(batch.timestamps, ends)))
+
+
+class ProcessOperator(PerRecord):
+    method = "process"
+
+    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
+        self.records_in += len(batch)
+        call, ctx = self.call, ProcessContext()
+        ctx.current_watermark = self.watermark
+        ctx.current_processing_time = self.services.processing_time
+        values = batch.values()
+        times = [NO_TIMESTAMP] * len(values) if batch.timestamps is None else batch.timestamps.tolist()
+        out: list[Any] = []
+        ends: list[int] = []
+        rows = zip(values, times, strict=True)
+        record, time = None, NO_TIMESTAMP
+        while True:
+            try:
+                for record, time in rows:
+                    ctx.timestamp_ms = time
+                    result = call(record, ctx)
+                    if result is not None:
+                        out.extend(result)
+                    ends.append(len(out))
+                break
+            except Exception as error:
+                del out[ends[-1] if ends else 0 :]
+                ends.append(len(out))
+                self.rejected(error, record, time)
+        self.outputs.emit_sides(ctx.take_side())
+        self.outputs.emit(Records(out, repeated(batch.timestamps, ends)))
+
+
+def repeated(times: Timestamps | None, ends: list[int]) -> Timestamps | None:
+    """Timestamps of outputs, where the outputs of row i end at `ends[i]`."""
+    return None if times is None else np.repeat(times, np.diff(np.asarray([0, *ends], dtype=np.int64)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapBatches(Definition):
+    """A user's function from an Arrow batch (or pandas frame) to another, or to a list of records."""
+
+    body: Any
+    as_pandas: bool = False
+    row: RowType = DICT_ROW
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def kind(self) -> str:
+        return "map_batches"
+
+    def function(self) -> Any:
+        return self.body
+
+    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
+        return MapBatchesOperator(step, services, services.opened(step, self.body), self)
+
+
+class MapBatchesOperator(Operator):
+    def __init__(self, step: StepId, services: Services, function: Any, definition: MapBatches) -> None:
+        super().__init__(step, services)
+        self._function = function
+        self._call = method_of(function, "map_batch")
+        self._definition = definition
+
+    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
+        self.records_in += len(batch)
+        data = batch.data if isinstance(batch, Columns) else self._to_arrow(batch.values())
+        try:
+            result = self._call(data.to_pandas() if self._definition.as_pandas else data)
+        except Exception as error:
+            raise self.user_error(error, self._function, f"a batch of {len(batch)} rows: {data.schema}") from error
+        if result is None:
+            return
+        if hasattr(result, "columns") and hasattr(result, "iloc"):
+            result = pa.RecordBatch.from_pandas(result, preserve_index=False)
+        for out in as_batch(result, self._definition.row):
+            times = batch.timestamps
+            if times is not None and len(out) != len(batch):
+                # Rows cannot be traced to the rows they came from: none of them may be late.
+                times = np.full(len(out), times.max(), dtype=np.int64)
+            self.outputs.emit(out.with_timestamps(times))
+
+    def _to_arrow(self, values: list[Any]) -> pa.RecordBatch:
+        first = values[0]
+        if isinstance(first, dict):
+            return pa.RecordBatch.from_pylist(values)
+        names = getattr(first, "__struct_fields__", None) or getattr(first, "_fields", None) or getattr(first, "__dataclass_fields__", None)
+        if names is not None:
+            return pa.RecordBatch.from_pydict({name: [getattr(v, name) for v in values] for name in names})
+        if isinstance(first, tuple):
+            return pa.RecordBatch.from_pydict({f"f{i}": list(column) for i, column in enumerate(zip(*values, strict=True))})
+        if isinstance(first, int | float | str | bytes | bool):
+            return pa.RecordBatch.from_pydict({"value": values})
+        raise PlanError(
+            f"step {self.step!r}: records of type {type(first).__qualname__} have no columns",
+            hint="map_batches works on columns: give it dicts, tuples, dataclasses or plain values",
+        )

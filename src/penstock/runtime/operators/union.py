@@ -1,0 +1,28 @@
+"""Several streams of one type, as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.ids import StepId
+from penstock.records import Batch
+from penstock.runtime.operators.operator import Definition, Operator
+from penstock.runtime.services import Services
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Union(Definition):
+    """Passes everything on; its watermark is the least of its inputs'."""
+
+    @property
+    def kind(self) -> str:
+        return "union"
+
+    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
+        return UnionOperator(step, services, inputs)
+
+
+class UnionOperator(Operator):
+    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
+        self.records_in += len(batch)
+        self.outputs.emit(batch)

@@ -1,0 +1,94 @@
+"""Rolling aggregations of keyed streams: library functions on the same footing as a user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from penstock.functions import AggregateFunction, KeyedProcessFunction
+from penstock.runtime.fields import record_getter, replace_field
+from penstock.state.descriptors import ValueState
+
+
+class Rolling(KeyedProcessFunction[Any, Any, Any]):
+    """One value of state for each key."""
+
+    def __init__(self, state_type: Any, default: Any = None) -> None:
+        self.result: ValueState[Any] = ValueState(state_type, default)
+
+
+class Reduce(Rolling):
+    def __init__(self, function: Callable[[Any, Any], Any], state_type: Any) -> None:
+        super().__init__(state_type)
+        self.function = function
+
+    def process(self, value: Any, ctx: Any) -> Iterator[Any]:
+        before = self.result.value
+        result = value if before is None else self.function(before, value)
+        self.result.update(result)
+        return (result,)  # type: ignore[return-value]
+
+
+class Fold(Rolling):
+    def __init__(self, initial: Any, function: Callable[[Any, Any], Any], state_type: Any) -> None:
+        super().__init__(state_type, initial)
+        self.function = function
+
+    def process(self, value: Any, ctx: Any) -> Iterator[Any]:
+        result = self.function(self.result.value, value)
+        self.result.update(result)
+        return (result,)  # type: ignore[return-value]
+
+
+class Aggregate(Rolling):
+    def __init__(self, aggregate: AggregateFunction[Any, Any, Any], state_type: Any) -> None:
+        super().__init__(state_type)
+        self.aggregate = aggregate
+
+    def process(self, value: Any, ctx: Any) -> Iterator[Any]:
+        before = self.result.value
+        accumulator = self.aggregate.add(value, self.aggregate.create_accumulator() if before is None else before)
+        self.result.update(accumulator)
+        return (self.aggregate.result(accumulator),)  # type: ignore[return-value]
+
+
+class ByField(Rolling):
+    """An aggregation of one field, by name or position, of whatever a record is."""
+
+    def __init__(self, field: str | int, state_type: Any) -> None:
+        super().__init__(state_type)
+        self.field = field
+
+    def field_of(self, value: Any) -> Any:
+        if isinstance(value, int | float):
+            return value
+        return record_getter([value], self.field, "aggregation")(value)
+
+    def with_field(self, record: Any, field: Any) -> Any:
+        return field if isinstance(record, int | float) else replace_field(record, self.field, field)
+
+
+class Sum(ByField):
+    def process(self, value: Any, ctx: Any) -> Iterator[Any]:
+        before = self.result.value
+        total = self.field_of(value) if before is None else before + self.field_of(value)
+        self.result.update(total)
+        return (self.with_field(value, total),)  # type: ignore[return-value]
+
+
+class Extreme(ByField):
+    def __init__(self, field: str | int, *, least: bool, whole: bool, state_type: Any) -> None:
+        super().__init__(field, state_type)
+        self.least = least
+        self.whole = whole
+
+    def process(self, value: Any, ctx: Any) -> Iterator[Any]:
+        before = self.result.value
+        if before is None:
+            result = value
+        else:
+            new, old = self.field_of(value), self.field_of(before)
+            better = new < old if self.least else new > old
+            result = before if not better else value if self.whole else self.with_field(before, new)
+        self.result.update(result)
+        return (result,)  # type: ignore[return-value]

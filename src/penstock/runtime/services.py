@@ -1,0 +1,118 @@
+"""What a task offers its operators: opened functions, keyed state on the committed store, times, sink contexts."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from penstock.connectors.protocol import Committable, WriterContext
+from penstock.contexts import RuntimeContext
+from penstock.functions import Function
+from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
+from penstock.runtime.committed import CommittedState
+from penstock.runtime.job import CompiledJob, Stage
+from penstock.runtime.orders import EpochOrder
+from penstock.state.key_groups import groups_of
+from penstock.state.keyed import KeyedState, Times
+from penstock.state.keys import key_codec
+from penstock.state.timers import TimerQueue
+
+
+class FunctionPool:
+    """Functions of one job that have been opened in this process, by step and partition. A failed task's functions are thrown away."""
+
+    def __init__(self) -> None:
+        self._opened: dict[tuple[StepId, int], tuple[Any, RuntimeContext]] = {}
+
+    def get(self, job: CompiledJob, step: StepId, partition: int, function: Any) -> tuple[Any, RuntimeContext]:
+        key = (step, partition)
+        found = self._opened.get(key)
+        if found is None:
+            context = RuntimeContext(job=job.name, step=step, partition=partition, parallelism=job.parallelism)
+            own = copy.copy(function) if isinstance(function, Function) else function
+            if hasattr(own, "open") and callable(own.open):
+                own.open(context)
+            found = self._opened[key] = (own, context)
+        return found
+
+    def discard(self, partition: int) -> None:
+        for key in [key for key in self._opened if key[1] == partition]:
+            _close(self._opened.pop(key)[0])
+
+    def close(self) -> None:
+        for function, _ in self._opened.values():
+            _close(function)
+        self._opened.clear()
+
+
+def _close(function: Any) -> None:
+    close = getattr(function, "close", None)
+    if callable(close):
+        close()
+
+
+class Services:
+    """One task's surroundings."""
+
+    def __init__(self, job: CompiledJob, stage: Stage, partition: int, order: EpochOrder, attempt: str, pool: FunctionPool) -> None:
+        self.job = job
+        self.stage = stage
+        self.partition = partition
+        self.order = order
+        self.attempt = attempt
+        self.processing_time: Milliseconds = order.processing_time
+        self.committables: dict[StepId, Committable] = {}
+        self.contexts: dict[StepId, RuntimeContext] = {}
+        self.committed = CommittedState(job, stage, partition, order)
+        self.keyed: list[KeyedState] = []
+        self._pool = pool
+
+    def start_watermark(self, step: StepId) -> Milliseconds:
+        return self.order.watermarks.get(step, MIN_WATERMARK)
+
+    def opened(self, step: StepId, function: Any) -> Any:
+        own, context = self._pool.get(self.job, step, self.partition, function)
+        context.counters = {}
+        self.contexts[step] = context
+        return own
+
+    def state_id(self, step: StepId, name: str) -> int:
+        return self.job.state_ids[step, name]
+
+    def keyed_state(self, step: StepId, key_type: Any, watermark: Milliseconds) -> KeyedState:
+        next_due = self.committed.partition_state.next_due
+        groups = groups_of(self.partition, self.job.parallelism, self.job.max_parallelism)
+
+        def queue(name: str) -> TimerQueue:
+            state_id = self.state_id(step, name)
+            return TimerQueue(
+                lambda: self.committed,
+                state_id=state_id,
+                groups=groups,
+                max_parallelism=self.job.max_parallelism,
+                next_due=next_due.get(state_id),
+            )
+
+        keyed = KeyedState(
+            committed=self.committed,
+            key_codec=key_codec(key_type),
+            max_parallelism=self.job.max_parallelism,
+            times=Times(watermark, self.processing_time),
+            event_timers=queue("timers:event"),
+            processing_timers=queue("timers:processing"),
+            ttl_timers=(queue("timers:ttl-event"), queue("timers:ttl-processing")),
+        )
+        self.keyed.append(keyed)
+        return keyed
+
+    def writer_context(self, step: StepId) -> WriterContext:
+        return WriterContext(
+            job=self.job.job,
+            step=step,
+            epoch=self.order.epoch,
+            partition=self.partition,
+            attempt=self.attempt,
+            storage=self.job.storage,
+        )
+
+

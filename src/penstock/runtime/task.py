@@ -1,0 +1,311 @@
+"""A stage task: one partition of one stage, for one epoch.
+
+    frames in (or splits) → operators → frames out, sink output staged, one delta of changed state, a report
+
+Laws:
+- The task fails unless its input is whole: a trailer from every upstream, with as many frames as it says.
+- What a user's function did wrong is in the report; what the machine did is raised, for the executor to retry.
+- Nothing a task writes is visible before the loop has committed the epoch.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+
+from penstock import paths
+from penstock.errors import EpochFailedError, PenstockError, StorageError
+from penstock.failpoints import fail_point
+from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
+from penstock.runtime.committed import remember_delta
+from penstock.runtime.exchange import ChannelWriter, FrameWriter
+from penstock.runtime.frames import HEAD_SIZE, Frame, RowTypes, Trailer, decode_payload, decode_trailer, encode_trailer, is_trailer
+from penstock.runtime.job import CompiledJob, Stage
+from penstock.runtime.operators.operator import Operator, Port, Receiver
+from penstock.runtime.operators.sink import SinkOperator, SinkStep
+from penstock.runtime.operators.source import SourceOperator
+from penstock.runtime.orders import EpochOrder, Failure, StepMetrics, TaskReport, encode_report
+from penstock.runtime.services import FunctionPool, Services
+from penstock.runtime.spill import FrameBuffer
+from penstock.state.files import FileIdentity, write_delta
+from penstock.state.keys import key_codec
+from penstock.timing.valve import Valve
+
+_HOST = socket.gethostname()
+
+
+class Task:
+    """Runs once: `frames()` for a stage that feeds another, `report()` for the last."""
+
+    def __init__(self, job: CompiledJob, stage_index: int, partition: int, order: EpochOrder, attempt: str, pool: FunctionPool) -> None:
+        self.job = job
+        self.stage: Stage = job.stages[stage_index]
+        self.partition = partition
+        self.order = order
+        self.attempt = attempt
+        self._pool = pool
+        self._rows = RowTypes(list(job.rows))
+        self._writer = FrameWriter(partition, job.parallelism, self._rows)
+        self._report = TaskReport(stage=stage_index, partition=partition, attempt=attempt, host=_HOST)
+        self._operators: dict[StepId, Operator] = {}
+        self._channels_out: list[ChannelWriter] = []
+        self._failed = False
+        self._started = time.perf_counter()
+
+    # --- what executors call -----------------------------------------------------------------------------------------------
+
+    def frames(self, incoming: Iterable[bytes] | None) -> Iterator[tuple[int, bytes]]:
+        """Run, yielding (target partition, frame); the trailers come last."""
+        yield from self._run(incoming)
+        watermarks = {w.channel.index: None if w.idle else w.watermark for w in self._channels_out}
+        for target in range(self.job.parallelism):
+            yield (
+                target,
+                encode_trailer(
+                    Trailer(
+                        upstream=self.partition,
+                        attempt=self.attempt,
+                        frames=self._writer.counts[target],
+                        consumed=self._report.consumed,
+                        watermarks=watermarks,
+                        failed=self._failed,
+                        report=encode_report(self._report) if target == 0 else b"",
+                    )
+                ),
+            )
+
+    def report(self, incoming: Iterable[bytes] | None) -> bytes:
+        """Run the last stage: no frames go out."""
+        for _ in self._run(incoming):
+            raise AssertionError("the last stage sent a frame")
+        return encode_report(self._report)
+
+    # --- running -----------------------------------------------------------------------------------------------------------
+
+    def _run(self, incoming: Iterable[bytes] | None) -> Iterator[tuple[int, bytes]]:
+        buffer = None if incoming is None else self._collect(incoming)
+        if buffer is not None and buffer.failed:
+            self._failed = True
+            return
+        services = Services(self.job, self.stage, self.partition, self.order, self.attempt, self._pool)
+        whole = False
+        try:
+            self._build(services)
+            for operator in self._operators.values():
+                operator.on_processing_time(self.order.processing_time)
+            if buffer is None:
+                for _ in self._read_sources():
+                    yield from self._writer.take()
+            else:
+                for _ in self._consume(buffer):
+                    yield from self._writer.take()
+            if self.order.final:
+                for operator in self._operators.values():
+                    operator.on_end()
+            fail_point("task:prepare")
+            for operator in self._operators.values():
+                operator.finish()
+            yield from self._writer.take()
+            self._finish(services)
+            whole = True
+        except PenstockError as error:
+            if isinstance(error, StorageError):
+                raise
+            self._fail(error)
+            yield from self._writer.take()
+        finally:
+            services.committed.close()
+            if buffer is not None:
+                buffer.close()
+            if not whole:
+                self._abort()
+
+    def _collect(self, incoming: Iterable[bytes]) -> FrameBuffer:
+        """Take in every frame and make sure that they are all there."""
+        buffer = FrameBuffer()
+        trailers: dict[int, Trailer] = {}
+        counts: dict[int, int] = defaultdict(int)
+        for data in incoming:
+            if is_trailer(data):
+                trailer = decode_trailer(data)
+                trailers[trailer.upstream] = trailer
+            else:
+                frame = Frame(data)
+                counts[frame.upstream] += 1
+                buffer.add(frame)
+        missing = [upstream for upstream in range(self.job.parallelism) if upstream not in trailers]
+        torn = [u for u, trailer in trailers.items() if trailer.frames != counts[u]]
+        if missing or torn:
+            raise EpochFailedError(
+                f"stage {self.stage.index}, partition {self.partition}: the input is not whole",
+                detail=f"no trailer from upstream tasks {missing}; frames missing from {torn}",
+                hint="a fetch failed half-way; the task is tried again",
+            )
+        self._report.consumed = {u: trailer.attempt for u, trailer in sorted(trailers.items())}
+        self._report.upstream = [trailer.report for _, trailer in sorted(trailers.items()) if trailer.report]
+        buffer.trailers = trailers
+        buffer.failed = any(trailer.failed for trailer in trailers.values())
+        return buffer
+
+    def _build(self, services: Services) -> None:
+        for step in self.stage.steps:
+            self._operators[step.step] = step.definition.build(step.step, services, step.inputs)
+        for step in self.stage.steps:
+            for local in step.local:
+                self._connect(local.step, local.tag, self._entry(step.step, local.port))
+        for channel in self.stage.channels_out:
+            writer = ChannelWriter(
+                channel,
+                self._writer,
+                partition=self.partition,
+                codec=key_codec(channel.exchange.key_type),
+                max_parallelism=self.job.max_parallelism,
+                watermark=self.order.watermarks.get(channel.step, MIN_WATERMARK),
+            )
+            self._channels_out.append(writer)
+            if channel.relay_of is None:
+                self._connect(channel.step, channel.tag, writer)
+
+    def _connect(self, step: StepId, tag: str | None, receiver: Receiver) -> None:
+        outputs = self._operators[step].outputs
+        (outputs.main if tag is None else outputs.side.setdefault(tag, [])).append(receiver)
+
+    def _entry(self, step: StepId, port: int) -> Receiver:
+        operator = self._operators[step]
+        inputs = next(s.inputs for s in self.stage.steps if s.step == step)
+        return operator if inputs == 1 else Port(operator, port)
+
+    def _read_sources(self) -> Iterator[None]:
+        sources = [operator for operator in self._operators.values() if isinstance(operator, SourceOperator)]
+        for source in sources:
+            source.begin()
+        runs = {number: source.batches() for number, source in enumerate(sources)}
+        due = {number: next(run, None) for number, run in runs.items()}
+        while True:
+            waiting = [(when, number) for number, when in due.items() if when is not None]
+            if not waiting:
+                break
+            number = min(waiting)[1]
+            fail_point("task:read")
+            due[number] = next(runs[number], None)
+            yield
+        for source in sources:
+            source.end()
+            self._report.clocks[source.step] = {partition: clock.state() for partition, clock in source.clocks.items()}
+        yield
+
+    def _consume(self, buffer: FrameBuffer) -> Iterator[None]:
+        """Feed the frames by (watermark, upstream, sequence); time advances as the least upstream does."""
+        inlets = {channel.index: Inlet(self, channel.index, buffer) for channel in self.stage.channels_in}
+        for inlet in inlets.values():
+            inlet.start()
+        for frame in buffer.in_order():
+            fail_point("task:frame")
+            inlets[frame.channel].take(frame)
+            yield
+
+    def _finish(self, services: Services) -> None:
+        report = self._report
+        changes: list[tuple[bytes, bytes | None]] = []
+        for keyed in services.keyed:
+            changes += keyed.changes()
+            for queue in (keyed.event_timers, keyed.processing_timers, *keyed.ttl_timers):
+                due = queue.next_due()
+                if due is not None:
+                    report.next_due[queue.state_id] = due
+        if changes:
+            changes.sort()
+            name = paths.state_file(self.stage.index, self.partition, self.order.epoch, self.attempt, "delta")
+            identity = FileIdentity(self.job.job, self.order.epoch, str(self.stage.index), self.partition, self.attempt)
+            fail_point("task:delta")
+            report.state = write_delta(self.job.storage, name, changes, identity)
+            remember_delta(name, changes)
+        report.origin = services.committed.origin
+        if services.committed.store is not None:
+            report.entries = services.committed.store.entries()
+        for step in self.stage.steps:
+            operator = self._operators[step.step]
+            if step.step in services.committables:
+                committable = services.committables[step.step]
+                if isinstance(step.definition, SinkStep) and step.definition.sink.volatile:
+                    report.volatile[step.step] = committable
+                else:
+                    report.committables[step.step] = committable
+            if not operator.idle:
+                report.watermarks[step.step] = operator.watermark
+            context = services.contexts.get(step.step)
+            report.metrics[step.step] = StepMetrics(
+                records_in=operator.records_in,
+                records_out=operator.outputs.emitted,
+                skipped=operator.skipped,
+                counters=dict(context.counters) if context is not None else {},
+            )
+        report.seconds = time.perf_counter() - self._started
+
+    def _fail(self, error: PenstockError) -> None:
+        self._failed = True
+        self._report.failure = Failure(
+            kind=type(error).__name__,
+            what=error.what,
+            detail=error.detail,
+            hint=error.hint,
+            trace="".join(traceback.format_exception(error)),
+        )
+
+    def _abort(self) -> None:
+        """Throw away what this attempt staged, and the functions it may have left in a strange state."""
+        for operator in self._operators.values():
+            if isinstance(operator, SinkOperator):
+                operator.abort()
+        self._pool.discard(self.partition)
+
+
+class Inlet:
+    """The receiving end of a channel: one watermark of all its upstream tasks."""
+
+    def __init__(self, task: Task, channel: int, buffer: FrameBuffer) -> None:
+        self._task = task
+        self._valve = Valve(task.job.parallelism)
+        self._buffer = buffer
+        self._ends = [
+            task._entry(step, port) for c in task.stage.channels_in if c.index == channel for step, port in c.ends
+        ]
+        self._relays = [w for w in task._channels_out if w.channel.relay_of == channel]
+        self._pending = buffer.watermarks(channel)
+        self._final = {u: trailer.watermarks.get(channel) for u, trailer in buffer.trailers.items()}
+
+    def start(self) -> None:
+        for upstream in range(self._task.job.parallelism):
+            self._advance(upstream)
+        if self._valve.idle:
+            self._announce(None)
+
+    def take(self, frame: Frame) -> None:
+        pending = self._pending[frame.upstream]
+        pending.popleft()
+        for relay in self._relays:
+            relay.relay(frame.data[HEAD_SIZE:])
+        if self._ends:
+            payload = decode_payload(frame.data, self._task._rows)
+            for end in self._ends:
+                end.on_batch(payload)
+        self._advance(frame.upstream)
+
+    def _advance(self, upstream: int) -> None:
+        """The upstream is where its next frame says, or, when it has none, where its trailer says."""
+        pending = self._pending.get(upstream)
+        watermark = pending[0] if pending else self._final.get(upstream)
+        if self._valve.advance(upstream, watermark):
+            self._announce(self._valve.watermark)
+
+    def _announce(self, watermark: Milliseconds | None) -> None:
+        for end in self._ends:
+            end.on_watermark(watermark)
+        for relay in self._relays:
+            relay.on_watermark(watermark)
+
+
