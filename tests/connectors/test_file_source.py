@@ -21,11 +21,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.connectors.files import places
+from penstock.connectors.files.sink import FileSink
 from penstock.connectors.files.source import FileSource
 from penstock.connectors.protocol import Limits
 from penstock.errors import ConfigError, SourceError
+from penstock.ids import Epoch
 from penstock.records import Columns, Records
+from penstock.storage import LocalStorage
 from tests.connectors.driving import Drive, context
+from tests.connectors.sinking import committer, stage
 
 LIMITS = st.builds(Limits, records=st.integers(1, 12), bytes=st.integers(1, 400), readers=st.integers(1, 4))
 CALM = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -411,7 +416,7 @@ class Watched:
         os.utime(temporary, (mtime_s, mtime_s))
         temporary.rename(self.folder / name)
 
-    def look(self, limits: Limits = Limits(records=100, bytes=1 << 20)) -> list[str]:  # noqa: B008
+    def look(self, limits: Limits = Limits(records=100, bytes=1 << 20)) -> list[Any]:  # noqa: B008
         self.drive.now_ms += 1000
         before = len(self.drive.read["0"])
         planned = self.drive.step(limits)
@@ -537,6 +542,39 @@ def test_a_log_is_followed(tmp_path: Path) -> None:
     assert w.look(Limits(records=1, bytes=1)) == ["o.txt"]
     w.drive.crash()
     assert w.look() == ["p.txt"]
+
+
+def test_the_output_of_a_file_sink_is_read(tmp_path: Path) -> None:
+    storage = LocalStorage(str(tmp_path / "job"))
+    sink = FileSink(str(tmp_path / "out"), format="parquet")
+    publisher = committer(sink, storage)
+    w = Watched(tmp_path / "out")
+    assert w.look() == []
+    for epoch in (1, 2):
+        staged = stage(sink, storage, epoch, [{"n": epoch}])
+        assert w.look() == [], "not published yet"
+        publisher.commit(Epoch(epoch), [staged])
+        assert w.look() == [{"n": epoch}]
+
+
+def test_files_in_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def local(uri: str) -> LocalStorage:
+        return LocalStorage(str(tmp_path) + uri.removeprefix("s3://bucket").partition("?")[0])
+
+    monkeypatch.setattr(places, "open_storage", local)
+    for name in ("in/1.txt", "in/2.txt", "in/sub/3.txt", "in/_hidden/4.txt", "in/5.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{name}\n")
+    query = "?endpoint=http://localhost"
+    assert read(FileSource(f"s3://bucket/in/*.txt{query}", lanes=1)) == ["in/1.txt", "in/2.txt"]
+    assert read(FileSource(f"s3://bucket/in/**/*.txt{query}", lanes=1)) == ["in/1.txt", "in/2.txt", "in/sub/3.txt"]
+    assert read(FileSource(f"s3://bucket/in/[!1].txt{query}", lanes=1)) == ["in/2.txt"]
+    assert read(FileSource(f"s3://bucket/in/2.txt{query}", lanes=1)) == ["in/2.txt"]
+    assert read(FileSource(f"s3://bucket/in/sub/{query}", lanes=1)) == ["in/sub/3.txt"]
+    with pytest.raises(SourceError, match="there are no files"):
+        read(FileSource(f"s3://bucket/out/*.txt{query}"))
+    publish(tmp_path / "in", 1, ["2.txt"])
+    assert read(FileSource(f"s3://bucket/in{query}", lanes=1)) == ["2.txt"]
 
 
 def test_watch_cannot_be_changed_under_way(tmp_path: Path) -> None:

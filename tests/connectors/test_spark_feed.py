@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.connectors.protocol import Limits, Planned
-from penstock.connectors.spark_feed import stream
+from penstock.connectors.spark_feed import ledger
 from penstock.connectors.spark_feed.handover import Handover, Offer
 from penstock.connectors.spark_feed.source import DataFrameSource, SparkStreamSource
 from penstock.errors import ConfigError, SourceError
@@ -198,6 +198,34 @@ def test_a_query_that_fails(feed: Callable[..., Feed]) -> None:
     assert "bad apple" in str(caught.value)
 
 
+def test_a_query_that_failed_is_started_anew(feed: Callable[..., Feed], tmp_path: Path) -> None:
+    f = feed()
+    f.put("a")
+    planned = f.next()
+    f.drive.commit(planned)
+    switch = tmp_path / "broken"
+    switch.mkdir()
+    f.drive.enumerator.close()
+    f.drive.source = SparkStreamSource.of(f.frame.mapInPandas(_fail_while(str(switch)), SCHEMA))
+    f.drive.crash()
+    f.put("b")
+    with pytest.raises(SourceError, match="has failed"):
+        f.next()
+    switch.rmdir()
+    f.drive.commit(f.next())  # the same enumerator: the loop tries again without making another
+    assert f.words == ["a", "b"]
+
+
+def _fail_while(path: str) -> Callable[[Any], Any]:
+    def task(batches: Any) -> Any:
+        for batch in batches:
+            if os.path.exists(path):
+                raise OSError("broken")
+            yield batch
+
+    return task
+
+
 def test_closing_while_a_batch_waits(feed: Callable[..., Feed]) -> None:
     f = feed()
     f.put("a")
@@ -209,7 +237,7 @@ def test_closing_while_a_batch_waits(feed: Callable[..., Feed]) -> None:
 
 
 def test_old_batches_are_removed(feed: Callable[..., Feed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "KEPT_BATCHES", 2)
+    monkeypatch.setattr(ledger, "KEPT_BATCHES", 2)
     f = feed()
     for word in "abcd":
         f.put(word)
@@ -235,7 +263,7 @@ def test_by_format(spark: Any, tmp_path: Path) -> None:
 
 def test_a_format_that_does_not_exist(spark: Any, tmp_path: Path) -> None:
     d = Drive(SparkStreamSource("no-such-format"), context(tmp_path, spark=lambda: spark))
-    with pytest.raises(SourceError, match="cannot be started") as caught:
+    with pytest.raises(SourceError, match="cannot read the format") as caught:
         d.plan()
     assert "no-such-format" in caught.value.detail
 
