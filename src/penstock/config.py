@@ -59,20 +59,28 @@ class JobConfig:
     fall_back: bool = False
 
     def __post_init__(self) -> None:
-        _check(bool(self.name) and "/" not in self.name, f"the job's name is {self.name!r}", "use a non-empty name without slashes")
+        _check(
+            bool(self.name) and "/" not in self.name, f"the job's name is {self.name!r}", "use a non-empty name without slashes"
+        )
         _check(1 <= self.max_parallelism <= 32768, f"max_parallelism is {self.max_parallelism}", "choose 1 to 32768")
         _check(
             1 <= self.parallelism <= self.max_parallelism,
             f"parallelism is {self.parallelism}",
             f"choose 1 to max_parallelism ({self.max_parallelism})",
         )
-        _check(self.guarantee in ("exactly-once", "at-least-once", "at-most-once"), f"guarantee is {self.guarantee!r}", "choose exactly-once, at-least-once or at-most-once")
+        _check(
+            self.guarantee in ("exactly-once", "at-least-once", "at-most-once"),
+            f"guarantee is {self.guarantee!r}",
+            "choose exactly-once, at-least-once or at-most-once",
+        )
         _check(self.executor in ("spark", "inline"), f"executor is {self.executor!r}", "choose spark or inline")
         _check(self.max_records_per_epoch >= 1, f"max_records_per_epoch is {self.max_records_per_epoch}", "choose 1 or more")
         _check(self.max_bytes_per_epoch >= 1, f"max_bytes_per_epoch is {self.max_bytes_per_epoch}", "choose 1 or more")
         _check(self.keep >= 1, f"keep is {self.keep}", "keep at least one epoch")
         _check(self.compact_after >= 1, f"compact_after is {self.compact_after}", "choose 1 or more")
-        _check(to_ms(self.target_epoch, what="target_epoch") > 0, "target_epoch is zero", "give a duration, for example seconds=1")
+        _check(
+            to_ms(self.target_epoch, what="target_epoch") > 0, "target_epoch is zero", "give a duration, for example seconds=1"
+        )
         to_ms(self.epoch_interval, what="epoch_interval")
 
     def describe(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Named places where a test can make a process die, stop or wait.
 
-`PENSTOCK_FAILPOINTS="name=action@count;…"` in the environment of driver and workers. Actions: `kill` (SIGKILL of this process), `stop`
-(SIGSTOP), `raise`, `sleep:seconds`. `count`: the how-manieth time the point is passed in this process (default 1). When the variable is
-not set a point costs one attribute look-up. `PENSTOCK_FAILPOINTS_ONCE=folder`: each point acts once in all processes together (a marker
-file in the folder says that it did).
+`PENSTOCK_FAILPOINTS="name=action@count;…"` in the environment of driver and workers. Actions: `kill` (SIGKILL of this
+process), `stop` (SIGSTOP), `raise`, `sleep:seconds`. `count`: the how-manieth time the point is passed in this process
+(default 1). When the variable is not set a point costs one attribute look-up. `PENSTOCK_FAILPOINTS_ONCE=folder`: each point
+acts once in all processes together (a marker file in the folder says that it did).
 """
 
 from __future__ import annotations

@@ -102,9 +102,8 @@ def function_location(function: Any) -> str:
     target = function
     if not hasattr(target, "__code__"):
         for name in ("process", "map", "flat_map", "filter", "reduce", "add", "__call__"):
-            method = getattr(type(target), name, None)
-            if hasattr(method, "__code__"):
-                code = method.__code__
+            code = getattr(getattr(type(target), name, None), "__code__", None)
+            if code is not None:
                 return f"{type(target).__qualname__}.{name} ({code.co_filename}:{code.co_firstlineno})"
         return f"{type(target).__qualname__}"
     code = target.__code__

@@ -1,12 +1,12 @@
 """Every path in a job's storage is made here.
 
-    job.json                          what the job is: its uuid, format, key groups
-    terms/000001.json                 who drives it; the highest is the driver
-    epochs/0000000001.json            manifest: the commit point of an epoch
-    epochs/0000000001.done            its sinks have been committed
-    state/s1/p0/0000000001-<attempt>.delta   and .base
-    requests/<id>.json, answers/<id>.json    control
-    status.json                       for people and tools; never read by the engine
+job.json                          what the job is: its uuid, format, key groups
+terms/000001.json                 who drives it; the highest is the driver
+epochs/0000000001.json            manifest: the commit point of an epoch
+epochs/0000000001.done            its sinks have been committed
+state/s1/p0/0000000001-<attempt>.delta   and .base
+requests/<id>.json, answers/<id>.json    control
+status.json                       for people and tools; never read by the engine
 """
 
 from __future__ import annotations

@@ -64,10 +64,14 @@ class StreamEnvironment:
 
     # --- sources -----------------------------------------------------------------------------------------------------------
 
-    def from_source(self, source: Source, *, watermarks: Watermarks[Any] | None = None, name: str | None = None) -> DataStream[Any]:
+    def from_source(
+        self, source: Source, *, watermarks: Watermarks[Any] | None = None, name: str | None = None
+    ) -> DataStream[Any]:
         """A stream from a source; `watermarks` gives its records their event time."""
         if not hasattr(source, "enumerator") or not hasattr(source, "reader"):
-            raise PlanError(f"{source!r} is not a source", hint="for example FileSource(...), GeneratorSource(...) or CollectionSource(...)")
+            raise PlanError(
+                f"{source!r} is not a source", hint="for example FileSource(...), GeneratorSource(...) or CollectionSource(...)"
+            )
         node = self._graph.add(SourceStep(source=source, watermarks=watermarks), (), name=name, label="source")
         return DataStream(self, node.step)
 
@@ -77,7 +81,9 @@ class StreamEnvironment:
         """A bounded stream of the given values."""
         return self.from_source(CollectionSource(list(values), partitions=partitions), watermarks=watermarks, name=name)
 
-    def from_dataframe(self, frame: Any, *, watermarks: Watermarks[Any] | None = None, name: str | None = None) -> DataStream[Any]:
+    def from_dataframe(
+        self, frame: Any, *, watermarks: Watermarks[Any] | None = None, name: str | None = None
+    ) -> DataStream[Any]:
         """A Spark DataFrame: a batch one is bounded input, a streaming one a Spark feed."""
         from penstock.connectors.spark_feed.source import DataFrameSource, SparkStreamSource
 

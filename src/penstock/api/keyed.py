@@ -38,7 +38,9 @@ class KeyedStream(DataStream[T], Generic[K, T]):
         """Combine each record with the result so far, and emit the new result."""
         return self._keyed(Reduce(method_of(function, "reduce"), state_type), "reduce", name)
 
-    def fold(self, initial: U, function: Callable[[U, T], U], *, name: str | None = None, state_type: Any = None) -> DataStream[U]:
+    def fold(
+        self, initial: U, function: Callable[[U, T], U], *, name: str | None = None, state_type: Any = None
+    ) -> DataStream[U]:
         """Like `reduce`, from an initial value of another type."""
         return self._keyed(Fold(initial, function, state_type), "fold", name)
 
@@ -71,5 +73,3 @@ class KeyedStream(DataStream[T], Generic[K, T]):
     def _keyed(self, function: Any, label: str, name: str | None, errors: ErrorPolicy = "fail") -> DataStream[Any]:
         definition = KeyedProcess(body=function, key_type=self._exchange.key_type, label=label, errors=errors)
         return self._then(definition, name, label)
-
-

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-
 from penstock.connectors.printing.sink import PrintSink
 from penstock.connectors.protocol import Sink
 from penstock.errors import PlanError
@@ -46,7 +45,11 @@ class DataStream(Generic[T]):
         return self._stateless("map", function, name, errors)
 
     def flat_map(
-        self, function: Callable[[T], Iterable[U]] | FlatMapFunction[T, U], *, name: str | None = None, errors: ErrorPolicy = "fail"
+        self,
+        function: Callable[[T], Iterable[U]] | FlatMapFunction[T, U],
+        *,
+        name: str | None = None,
+        errors: ErrorPolicy = "fail",
     ) -> DataStream[U]:
         """Any number of records out for each record in."""
         return self._stateless("flat_map", function, name, errors)
@@ -60,7 +63,9 @@ class DataStream(Generic[T]):
     def process(self, function: ProcessFunction[T, U], *, name: str | None = None, errors: ErrorPolicy = "fail") -> DataStream[U]:
         """A function that sees each record with its context, and can write to side outputs."""
         if not callable(getattr(function, "process", None)):
-            raise PlanError(f"{function!r} is not a ProcessFunction", hint="give an instance of a class with process(self, value, ctx)")
+            raise PlanError(
+                f"{function!r} is not a ProcessFunction", hint="give an instance of a class with process(self, value, ctx)"
+            )
         return self._stateless("process", function, name, errors)
 
     def map_batches(
@@ -95,7 +100,9 @@ class DataStream(Generic[T]):
     def key_by(self, *fields: str | int, key_type: Any = None, name: str | None = None) -> KeyedStream[Any, T]: ...
 
     def key_by(self, *selector: Any, key_type: Any = None, name: str | None = None) -> KeyedStream[Any, T]:
-        """Bring the records of each key together. Column or field names (or tuple positions) are the fast way; a function works too.
+        """Bring the records of each key together.
+
+        Column or field names (or tuple positions) are the fast way; a function works too.
 
         `key_type` is needed for keys that are dataclasses and the like. `name` is accepted for the reader's sake.
         """
@@ -109,7 +116,9 @@ class DataStream(Generic[T]):
             exchange = Exchange(kind="key_by", selector=selector[0], key_type=key_type)
         else:
             if not all(isinstance(field, str | int) and not isinstance(field, bool) for field in selector):
-                raise PlanError(f"key_by{selector!r}: a field is a name or a tuple position", hint='for example key_by("room", "floor")')
+                raise PlanError(
+                    f"key_by{selector!r}: a field is a name or a tuple position", hint='for example key_by("room", "floor")'
+                )
             exchange = Exchange(kind="key_by", selector=tuple(selector), key_type=key_type)
         self._no_exchange("key_by")
         return KeyedStream(self._env, self._step, self._tag, exchange)
@@ -145,7 +154,9 @@ class DataStream(Generic[T]):
             raise PlanError(f"step {self._step!r} has no dead letters", hint='give the step errors="dead_letter"')
         return DataStream(self._env, self._step, DEAD_LETTERS)
 
-    def split(self, selector: Callable[[T], str | Iterable[str]] | Mapping[str, Callable[[T], bool]], *, name: str | None = None) -> SplitStream[T]:
+    def split(
+        self, selector: Callable[[T], str | Iterable[str]] | Mapping[str, Callable[[T], bool]], *, name: str | None = None
+    ) -> SplitStream[T]:
         """Name one or more outputs for each record; `select` picks them.
 
         A function returns the name(s) of a record's outputs; a mapping gives a predicate for each name.
@@ -176,7 +187,8 @@ class DataStream(Generic[T]):
     def _stateless(self, what: StatelessKind, function: Any, name: str | None, errors: ErrorPolicy) -> DataStream[Any]:
         if not callable(function) and not callable(getattr(function, what, None)):
             raise PlanError(
-                f"{what}({function!r}): this is not a function", hint=f"give a function, a lambda, or an object with a method {what}()"
+                f"{what}({function!r}): this is not a function",
+                hint=f"give a function, a lambda, or an object with a method {what}()",
             )
         if isinstance(function, type):
             raise PlanError(f"{what}({function.__name__}): this is a class", hint=f"give an instance: {function.__name__}()")
@@ -222,5 +234,3 @@ class SplitStream(Generic[T]):
             raise PlanError("select needs a name", hint='for example select("even")')
         outputs: list[DataStream[T]] = [self._stream.side_output(OutputTag(name)) for name in names]
         return outputs[0] if len(outputs) == 1 else outputs[0].union(*outputs[1:])
-
-

@@ -1,7 +1,7 @@
 """May an epoch be committed? A pure function of the reports.
 
-Law: an epoch is committed only if every task of every stage reported, and all consumers of a task consumed the same attempt of it: the
-one whose report is here.
+Law: an epoch is committed only if every task of every stage reported, and all consumers of a task consumed the same attempt
+of it: the one whose report is here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Making an epoch durable: manifest, sinks, done mark, in this order.
 
-The manifest is the commit point. Whoever finds a manifest without a done mark finishes its sinks: committing them again is harmless.
+The manifest is the commit point. Whoever finds a manifest without a done mark finishes its sinks: committing them again is
+harmless.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def _adopt(storage: Storage, manifest: Manifest, path: str) -> None:
         raise fenced(manifest.epoch)
 
 
-def commit_sinks(committers: Mapping[StepId, Committer], committables: Mapping[str, Sequence[object]], publication: Epoch) -> None:
+def commit_sinks(
+    committers: Mapping[StepId, Committer], committables: Mapping[str, Sequence[object]], publication: Epoch
+) -> None:
     """Publish what an epoch staged."""
     for step, items in sorted(committables.items()):
         committer = committers.get(StepId(step))

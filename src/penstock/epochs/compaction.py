@@ -1,7 +1,8 @@
 """Compaction: merges durable files so that chains stay short. It never touches a local store.
 
-Decide purely: `choose` looks at a chain and says which files to merge. A run of deltas becomes one delta; once the deltas weigh as much
-as half of the base, everything becomes a new base. So the write amplification stays bounded however large the state.
+Decide purely: `choose` looks at a chain and says which files to merge. A run of deltas becomes one delta; once the deltas
+weigh as much as half of the base, everything becomes a new base. So the write amplification stays bounded however large the
+state.
 """
 
 from __future__ import annotations

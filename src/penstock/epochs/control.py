@@ -85,5 +85,3 @@ class Inbox:
         self._storage.delete([listed.path for listed in self._storage.list(paths.REQUESTS)])
         old = round(time.time() * 1000) - 3_600_000
         self._storage.delete([listed.path for listed in self._storage.list(paths.ANSWERS) if listed.modified_ms < old])
-
-

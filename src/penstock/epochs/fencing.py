@@ -1,7 +1,7 @@
 """One writer: terms, the head of the epochs, and what a driver finds when it starts.
 
-A start takes the next *term* by exclusive create, then commits an empty take-over epoch. From then on a driver of an older term fails to
-create its manifest, or finds a higher epoch after creating it; either way it has lost and commits nothing more.
+A start takes the next *term* by exclusive create, then commits an empty take-over epoch. From then on a driver of an older
+term fails to create its manifest, or finds a higher epoch after creating it; either way it has lost and commits nothing more.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def open_job(storage: Storage, name: str, max_parallelism: int) -> JobInfo:
         raise CorruptFileError(f"the job in {storage.uri} is of format {info.version}; this Penstock reads format {VERSION}")
     if info.name != name:
         raise ConfigError(
-            f"{storage.uri} holds the job {info.name!r}, not {name!r}", hint="give each job a storage folder of its own, or use the old name"
+            f"{storage.uri} holds the job {info.name!r}, not {name!r}",
+            hint="give each job a storage folder of its own, or use the old name",
         )
     if info.max_parallelism != max_parallelism:
         raise ConfigError(
@@ -73,7 +74,10 @@ def take_term(storage: Storage) -> Term:
     while True:
         term = Term(term + 1)
         try:
-            storage.create(paths.term(term), msgspec.json.encode(TermInfo(term, socket.gethostname(), os.getpid(), round(time.time() * 1000))))
+            storage.create(
+                paths.term(term),
+                msgspec.json.encode(TermInfo(term, socket.gethostname(), os.getpid(), round(time.time() * 1000))),
+            )
             return term
         except AlreadyExistsError:
             continue

@@ -47,7 +47,9 @@ class SourceInput:
 
     def plan(self, state: SourceState, limits: Limits, now_ms: Milliseconds, parallelism: int) -> SourcePlan:
         if state.ended:
-            return SourcePlan(order=SourceOrder(tasks=[], ended=True), after=state, splits=0, wake_ms=MAX_WATERMARK, backlog=0, news=False)
+            return SourcePlan(
+                order=SourceOrder(tasks=[], ended=True), after=state, splits=0, wake_ms=MAX_WATERMARK, backlog=0, news=False
+            )
         planned = self._ask(state, limits, now_ms)
         return plan_source(self.definition, state, planned, now_ms, parallelism)
 
@@ -58,7 +60,12 @@ class SourceInput:
             return state
         position, records = enumerator.shed(state.position, now_ms)
         return SourceState(
-            position=position, clocks=state.clocks, idle=state.idle, active_ms=state.active_ms, ended=state.ended, shed=state.shed + records
+            position=position,
+            clocks=state.clocks,
+            idle=state.idle,
+            active_ms=state.active_ms,
+            ended=state.ended,
+            shed=state.shed + records,
         )
 
     def committed(self, state: SourceState, epoch: Epoch) -> None:
@@ -81,7 +88,9 @@ class SourceInput:
             ) from error
 
 
-def plan_source(definition: SourceStep, state: SourceState, planned: Planned, now_ms: Milliseconds, parallelism: int) -> SourcePlan:
+def plan_source(
+    definition: SourceStep, state: SourceState, planned: Planned, now_ms: Milliseconds, parallelism: int
+) -> SourcePlan:
     """An enumerator's answer as an order. Pure."""
     watermarks = definition.watermarks
     reading = {split.partition for split in planned.splits}

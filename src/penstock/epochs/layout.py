@@ -1,8 +1,8 @@
 """How committed state is laid out for the program that starts now. Pure.
 
-States are claimed by step and name. A state that nobody claims is refused by name, unless the user says to drop it. When stages or
-parallelism differ from the last run's, each new partition's chain is put together from the old files that hold its groups; nothing is
-rewritten.
+States are claimed by step and name. A state that nobody claims is refused by name, unless the user says to drop it. When
+stages or parallelism differ from the last run's, each new partition's chain is put together from the old files that hold its
+groups; nothing is rewritten.
 """
 
 from __future__ import annotations
@@ -65,14 +65,24 @@ def _check_kind(before: StateInfo, now: StateInfo) -> None:
         )
 
 
-def lay_out(plan: StagedPlan, infos: dict[str, StateInfo], before: StateLayout | None, parallelism: int, max_parallelism: int) -> StateLayout:
+def lay_out(
+    plan: StagedPlan, infos: dict[str, StateInfo], before: StateLayout | None, parallelism: int, max_parallelism: int
+) -> StateLayout:
     """The layout the take-over epoch commits."""
     stages = [list(stage.state_ids) for stage in plan.stages]
     if before is not None and before.fingerprint == plan.fingerprint:
         return StateLayout(parallelism, max_parallelism, plan.fingerprint, infos, stages, before.chains, before.next_due)
     empty: list[list[dict[int, Milliseconds]]] = [[{} for _ in range(parallelism)] for _ in stages]
     if before is None:
-        return StateLayout(parallelism, max_parallelism, plan.fingerprint, infos, stages, [[[] for _ in range(parallelism)] for _ in stages], empty)
+        return StateLayout(
+            parallelism,
+            max_parallelism,
+            plan.fingerprint,
+            infos,
+            stages,
+            [[[] for _ in range(parallelism)] for _ in stages],
+            empty,
+        )
     chains = [[_chain(before, ids, groups_of(p, parallelism, max_parallelism)) for p in range(parallelism)] for ids in stages]
     due = [[_earliest(before, ids) for _ in range(parallelism)] for ids in stages]
     return StateLayout(parallelism, max_parallelism, plan.fingerprint, infos, stages, chains, due)
@@ -107,5 +117,3 @@ def _earliest(before: StateLayout, ids: Iterable[int]) -> dict[int, Milliseconds
                 if state_id in wanted:
                     due[state_id] = min(time, due.get(state_id, time))
     return due
-
-

@@ -167,7 +167,11 @@ class EpochLoop:
         for node in self._graph:
             definition = node.definition
             if isinstance(definition, SourceStep):
-                extras = {**self._executor.extras(), "unordered": definition.watermarks is None, "local_dir": self._config.local_dir}
+                extras = {
+                    **self._executor.extras(),
+                    "unordered": definition.watermarks is None,
+                    "local_dir": self._config.local_dir,
+                }
                 context = SourceContext(
                     job=info.job, step=node.step, storage=self._storage, parallelism=self._config.parallelism, extras=extras
                 )
@@ -502,5 +506,3 @@ def _quietly(action: Callable[[], None]) -> None:
         action()
     except Exception as error:
         log.warning("while closing: %s", error)
-
-

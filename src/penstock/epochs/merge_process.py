@@ -37,9 +37,12 @@ class MergeProcess:
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "penstock.epochs.merge_process", self._uri], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                    [sys.executable, "-m", "penstock.epochs.merge_process", self._uri],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
                 )
-            assert self._process.stdin is not None and self._process.stdout is not None
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
             try:
                 _send(self._process.stdin, msgspec.msgpack.encode(task))
                 data = _receive(self._process.stdout)

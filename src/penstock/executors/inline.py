@@ -33,7 +33,9 @@ class InlineExecutor:
         for stage in range(len(job.stages) - 1):
             sent: list[list[bytes]] = [[] for _ in range(job.parallelism)]
             for partition in range(job.parallelism):
-                for target, frame in self._guard(self._task(order, stage, partition).frames, frames and frames[partition]):
+                for target, frame in self._guard(
+                    self._task(order, stage, partition).frames, None if frames is None else frames[partition]
+                ):
                     sent[target].append(frame)
             frames = sent
         reports: list[TaskReport] = []

@@ -1,8 +1,8 @@
 """The cut into stages.
 
-A step's level is the greatest number of exchanges on a way to it from a source; the steps of a level are a stage. All edges between two
-neighbouring stages share one shuffle, so an epoch is one linear chain of stages however the graph branches. An edge that skips levels
-is relayed, undecoded, by the stages between.
+A step's level is the greatest number of exchanges on a way to it from a source; the steps of a level are a stage. All edges
+between two neighbouring stages share one shuffle, so an epoch is one linear chain of stages however the graph branches. An
+edge that skips levels is relayed, undecoded, by the stages between.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def levels_of(graph: Graph) -> dict[StepId, int]:
 def cut(graph: Graph, state_ids: StateIds, parallelism: int, max_parallelism: int) -> StagedPlan:
     """Cut a program into stages."""
     if not graph.nodes:
-        raise PlanError("the program has no steps", hint="read something with env.from_source(...) and write it with sink_to(...)")
+        raise PlanError(
+            "the program has no steps", hint="read something with env.from_source(...) and write it with sink_to(...)"
+        )
     levels = levels_of(graph)
     channels = _Channels()
     steps: dict[int, list[StageStep]] = {level: [] for level in range(max(levels.values()) + 1)}
@@ -58,7 +60,9 @@ def cut(graph: Graph, state_ids: StateIds, parallelism: int, max_parallelism: in
             else:
                 exchange = source.exchange or FORWARD
                 channels.connect(source.step, source.tag, exchange, levels[source.step], level, (node.step, port))
-        steps[level].append(StageStep(step=node.step, definition=node.definition, inputs=max(1, len(node.inputs)), local=tuple(local)))
+        steps[level].append(
+            StageStep(step=node.step, definition=node.definition, inputs=max(1, len(node.inputs)), local=tuple(local))
+        )
     stages = tuple(
         Stage(
             index=level,
@@ -110,7 +114,13 @@ def _rows(graph: Graph) -> tuple[RowType, ...]:
     rows = [DICT_ROW]
     for node in graph:
         definition = node.definition
-        row = definition.source.row if isinstance(definition, SourceStep) else definition.row if isinstance(definition, MapBatches) else None
+        row = (
+            definition.source.row
+            if isinstance(definition, SourceStep)
+            else definition.row
+            if isinstance(definition, MapBatches)
+            else None
+        )
         if row is not None and row not in rows:
             rows.append(row)
     return tuple(rows)

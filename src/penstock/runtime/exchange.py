@@ -80,7 +80,14 @@ class ChannelWriter:
     """Sends the batches of one channel. Receives like an operator: `on_batch`, `on_watermark`."""
 
     def __init__(
-        self, channel: Channel, frames: FrameWriter, *, partition: int, codec: KeyCodec, max_parallelism: int, watermark: Milliseconds
+        self,
+        channel: Channel,
+        frames: FrameWriter,
+        *,
+        partition: int,
+        codec: KeyCodec,
+        max_parallelism: int,
+        watermark: Milliseconds,
     ) -> None:
         self.channel = channel
         self.watermark = watermark
@@ -210,5 +217,3 @@ def _column(data: pa.RecordBatch, field: str | int, step: str) -> pa.Array:
         detail=f"columns: {', '.join(names)}",
         hint="name one of the columns, or give a function",
     )
-
-

@@ -6,8 +6,8 @@
 Laws:
 - A data frame's watermark is its upstream's *before* the frame's records: a consumer that takes frames by (watermark, upstream,
   sequence) sees a time that does not depend on how input was cut into epochs.
-- The trailer says how many frames each target was sent, by which attempt, having consumed which attempts: without all trailers, or
-  with other counts, the input is not whole and the task fails.
+- The trailer says how many frames each target was sent, by which attempt, having consumed which attempts: without all
+  trailers, or with other counts, the input is not whole and the task fails.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ class CompiledJob:
 def load_job(data: bytes) -> CompiledJob:
     """The job from its bytes, in a worker.
 
-    Classes of the user's main program exist in a worker only through the plan. They are made findable under `__main__`, so that plain
-    pickle can pass their instances between workers.
+    Classes of the user's main program exist in a worker only through the plan. They are made findable under `__main__`, so
+    that plain pickle can pass their instances between workers.
     """
     job: CompiledJob = cloudpickle.loads(data)
     for path in job.paths:

@@ -1,7 +1,8 @@
 """The epoch manifest: the only commit point.
 
-Everything an epoch changed becomes visible when its manifest exists, and is described by it: positions, state files, timers, watermarks,
-staged sink output. A manifest carries its version and a checksum of its own content; a damaged one is an error, never an empty start.
+Everything an epoch changed becomes visible when its manifest exists, and is described by it: positions, state files, timers,
+watermarks, staged sink output. A manifest carries its version and a checksum of its own content; a damaged one is an error,
+never an empty start.
 """
 
 from __future__ import annotations
@@ -126,4 +127,6 @@ def load_manifest(storage: Storage, epoch: Epoch) -> Manifest:
     try:
         return decode_manifest(storage.read(path), path)
     except NotFoundError as error:
-        raise CorruptFileError(f"the manifest {path} is missing", hint="it was removed by something else than Penstock") from error
+        raise CorruptFileError(
+            f"the manifest {path} is missing", hint="it was removed by something else than Penstock"
+        ) from error

@@ -116,5 +116,3 @@ def attempt_name(term: Term, plan: int, stage: int, partition: int, task_attempt
 
 def term_of_attempt(attempt: str) -> Term:
     return Term(int(attempt.split("-", 1)[0]))
-
-

@@ -54,7 +54,9 @@ def _close(function: Any) -> None:
 class Services:
     """One task's surroundings."""
 
-    def __init__(self, job: CompiledJob, stage: Stage, partition: int, order: EpochOrder, attempt: str, pool: FunctionPool) -> None:
+    def __init__(
+        self, job: CompiledJob, stage: Stage, partition: int, order: EpochOrder, attempt: str, pool: FunctionPool
+    ) -> None:
         self.job = job
         self.stage = stage
         self.partition = partition
@@ -114,5 +116,3 @@ class Services:
             attempt=self.attempt,
             storage=self.job.storage,
         )
-
-

@@ -32,7 +32,7 @@ class FrameBuffer:
             self._frames.append((frame, -1, size))
             return
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="penstock-frames-")
+            self._file = tempfile.TemporaryFile(prefix="penstock-frames-")  # noqa: SIM115 - lives as long as the buffer
         self._file.write(frame.data)
         frame.data = b""
         self._frames.append((frame, self._written, size))

@@ -16,14 +16,22 @@ import traceback
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-
 from penstock import paths
 from penstock.errors import EpochFailedError, PenstockError, StorageError
 from penstock.failpoints import fail_point
 from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
 from penstock.runtime.committed import remember_delta
 from penstock.runtime.exchange import ChannelWriter, FrameWriter
-from penstock.runtime.frames import HEAD_SIZE, Frame, RowTypes, Trailer, decode_payload, decode_trailer, encode_trailer, is_trailer
+from penstock.runtime.frames import (
+    HEAD_SIZE,
+    Frame,
+    RowTypes,
+    Trailer,
+    decode_payload,
+    decode_trailer,
+    encode_trailer,
+    is_trailer,
+)
 from penstock.runtime.job import CompiledJob, Stage
 from penstock.runtime.operators.operator import Operator, Port, Receiver
 from penstock.runtime.operators.sink import SinkOperator, SinkStep
@@ -41,7 +49,9 @@ _HOST = socket.gethostname()
 class Task:
     """Runs once: `frames()` for a stage that feeds another, `report()` for the last."""
 
-    def __init__(self, job: CompiledJob, stage_index: int, partition: int, order: EpochOrder, attempt: str, pool: FunctionPool) -> None:
+    def __init__(
+        self, job: CompiledJob, stage_index: int, partition: int, order: EpochOrder, attempt: str, pool: FunctionPool
+    ) -> None:
         self.job = job
         self.stage: Stage = job.stages[stage_index]
         self.partition = partition
@@ -271,9 +281,7 @@ class Inlet:
         self._task = task
         self._valve = Valve(task.job.parallelism)
         self._buffer = buffer
-        self._ends = [
-            task._entry(step, port) for c in task.stage.channels_in if c.index == channel for step, port in c.ends
-        ]
+        self._ends = [task._entry(step, port) for c in task.stage.channels_in if c.index == channel for step, port in c.ends]
         self._relays = [w for w in task._channels_out if w.channel.relay_of == channel]
         self._pending = buffer.watermarks(channel)
         self._final = {u: trailer.watermarks.get(channel) for u, trailer in buffer.trailers.items()}
@@ -307,5 +315,3 @@ class Inlet:
             end.on_watermark(watermark)
         for relay in self._relays:
             relay.on_watermark(watermark)
-
-

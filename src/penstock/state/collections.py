@@ -1,7 +1,7 @@
 """Handles of list and map state.
 
-A list is kept in chunks: what one epoch appends to a key is one entry, so appending costs what is appended. A map has an entry for
-each of its keys. Both are read in the order of their encoded sub-keys, whichever epoch wrote them.
+A list is kept in chunks: what one epoch appends to a key is one entry, so appending costs what is appended. A map has an
+entry for each of its keys. Both are read in the order of their encoded sub-keys, whichever epoch wrote them.
 """
 
 from __future__ import annotations
@@ -286,5 +286,3 @@ class ListHandle(Handle):
         if cell.loaded is None:
             cell.chunks = [full for full, _ in self._keyed.committed.scan(prefix)]
         return int.from_bytes(cell.chunks[-1][len(prefix) :], "big") + 1 if cell.chunks else 0
-
-

@@ -1,7 +1,8 @@
 """State as it is declared on a function class.
 
-The declaration is a value: planner, manifest and upgrade check read it without running anything. In a worker each declared name is
-bound, on the function's instance, to a handle with the same methods (see `penstock.state.handles`) that works on the current key.
+The declaration is a value: planner, manifest and upgrade check read it without running anything. In a worker each declared
+name is bound, on the function's instance, to a handle with the same methods (see `penstock.state.handles`) that works on the
+current key.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ class ValueState(State, Generic[T]):
 
     kind = "value"
 
-    def __init__(self, value_type: Any = None, default: T | None = None, *, ttl: Ttl | timedelta | None = None, codec: Any = None) -> None:
+    def __init__(
+        self, value_type: Any = None, default: T | None = None, *, ttl: Ttl | timedelta | None = None, codec: Any = None
+    ) -> None:
         super().__init__(value_type, ttl, codec)
         self.default = default
 
@@ -116,7 +119,9 @@ class MapState(State, Generic[K, T]):
 
     kind = "map"
 
-    def __init__(self, key_type: Any = None, value_type: Any = None, *, ttl: Ttl | timedelta | None = None, codec: Any = None) -> None:
+    def __init__(
+        self, key_type: Any = None, value_type: Any = None, *, ttl: Ttl | timedelta | None = None, codec: Any = None
+    ) -> None:
         super().__init__(value_type, ttl, codec)
         self.key_type = key_type
 
@@ -182,7 +187,12 @@ class AggregatingState(State, Generic[I, O]):
     kind = "aggregating"
 
     def __init__(
-        self, aggregate: AggregateFunction[I, Any, O], accumulator_type: Any = None, *, ttl: Ttl | timedelta | None = None, codec: Any = None
+        self,
+        aggregate: AggregateFunction[I, Any, O],
+        accumulator_type: Any = None,
+        *,
+        ttl: Ttl | timedelta | None = None,
+        codec: Any = None,
     ) -> None:
         super().__init__(accumulator_type, ttl, codec)
         self.aggregate = aggregate

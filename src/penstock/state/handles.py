@@ -136,7 +136,7 @@ class MutableValueHandle(ValueHandle):
     def changes(self, slot: Slot, out: Changes) -> None:
         flag, value = slot.cells[self._flag], slot.cells[self.cell]
         key = store_key(slot, self._state_id)
-        if flag == READ or flag == DELETED:
+        if flag in (READ, DELETED):
             stored = self._keyed.committed.get(key)
             data = self._encode(value)
             if data != (stored if stored is not None and flag == READ else self._encode(self._fresh())):
@@ -245,7 +245,8 @@ def bind_state(keyed: KeyedState, name: str, state: State, state_id: int, step: 
         if isinstance(state, AggregatingState):
             return AggregatingHandle(_value_handle(keyed, cell, _accumulator(state), state_id, where), state.aggregate)
         if isinstance(state, ValueState):
-            return _value_handle(keyed, cell, state, state_id, where)
+            handle: StateCell = _value_handle(keyed, cell, state, state_id, where)
+            return handle
         raise StateError(f"{where} is of a kind that is not known: {type(state).__name__}")
 
     return keyed.attach(make)
@@ -301,5 +302,3 @@ class AggregatingHandle(Accumulating):
     def add(self, value: Any) -> None:
         held = self._accumulator.value
         self._accumulator.update(self._aggregate.add(value, self._aggregate.create_accumulator() if held is None else held))
-
-

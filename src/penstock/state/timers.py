@@ -25,10 +25,27 @@ Timer = tuple[Milliseconds, bytes]
 class TimerQueue:
     """Registered timers, ordered by time."""
 
-    __slots__ = ("_added", "_committed", "_groups", "_heap", "_max_parallelism", "_next_committed", "_open", "_removed", "_scanned", "state_id")
+    __slots__ = (
+        "_added",
+        "_committed",
+        "_groups",
+        "_heap",
+        "_max_parallelism",
+        "_next_committed",
+        "_open",
+        "_removed",
+        "_scanned",
+        "state_id",
+    )
 
     def __init__(
-        self, open_committed: Callable[[], Committed], *, state_id: int, groups: range, max_parallelism: int, next_due: Milliseconds | None
+        self,
+        open_committed: Callable[[], Committed],
+        *,
+        state_id: int,
+        groups: range,
+        max_parallelism: int,
+        next_due: Milliseconds | None,
     ) -> None:
         self.state_id = state_id
         self._open = open_committed

@@ -52,11 +52,17 @@ def _wrap(value: Any) -> Any:
             return {k: _wrap(v) for k, v in value.items()}
         return _Ext(_DICT, _pack([[_wrap(k), _wrap(v)] for k, v in value.items()]))
     if tp is set or tp is frozenset:
-        return _Ext(_SET if tp is set else _FROZENSET, _pack(sorted((encode_untyped(v) for v in value))))
+        return _Ext(_SET if tp is set else _FROZENSET, _pack(sorted(encode_untyped(v) for v in value)))
     if isinstance(value, enum.Enum):
         return _Ext(_ENUM, _pack([_name(tp), value.name]))
     if tp in _SCALAR_NAMES:
-        text = str(value // timedelta(microseconds=1)) if tp is timedelta else value.isoformat() if hasattr(value, "isoformat") else str(value)
+        text = (
+            str(value // timedelta(microseconds=1))
+            if tp is timedelta
+            else value.isoformat()
+            if hasattr(value, "isoformat")
+            else str(value)
+        )
         return _Ext(_SCALAR, _pack([_SCALAR_NAMES[tp], text]))
     if dataclasses.is_dataclass(tp):
         fields = {f.name: _wrap(getattr(value, f.name)) for f in dataclasses.fields(tp)}
@@ -111,7 +117,10 @@ def _find(name: str) -> type:
     for part in qualname.split("."):
         found = getattr(found, part, None)
     if isinstance(found, type) and (
-        dataclasses.is_dataclass(found) or hasattr(found, "__struct_fields__") or hasattr(found, "_fields") or issubclass(found, enum.Enum)
+        dataclasses.is_dataclass(found)
+        or hasattr(found, "__struct_fields__")
+        or hasattr(found, "_fields")
+        or issubclass(found, enum.Enum)
     ):
         return found
     raise StateError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from penstock.errors import ConfigError
 from penstock.ids import Milliseconds
@@ -19,10 +19,11 @@ def to_ms(duration: Duration, *, what: str = "duration") -> Milliseconds:
     """
     if isinstance(duration, timedelta):
         ms = round(duration.total_seconds() * 1000)
-    elif isinstance(duration, int | float) and not isinstance(duration, bool):
-        ms = round(duration * 1000)
     else:
-        raise ConfigError(f"{what} is {duration!r}", hint="give a timedelta, or a number of seconds")
+        try:
+            ms = round(duration * 1000)
+        except TypeError:
+            raise ConfigError(f"{what} is {duration!r}", hint="give a timedelta, or a number of seconds") from None
     if ms < 0:
         raise ConfigError(f"{what} is negative: {duration!r}", hint="give a duration of zero or more")
     return ms
@@ -36,6 +37,6 @@ def time_ms(moment: datetime | int) -> Milliseconds:
     """
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
-            return round((moment - datetime(1970, 1, 1)).total_seconds() * 1000)
+            return round(moment.replace(tzinfo=UTC).timestamp() * 1000)
         return round(moment.timestamp() * 1000)
     return int(moment)

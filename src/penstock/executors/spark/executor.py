@@ -1,7 +1,7 @@
 """The Spark executor: an epoch is one job of RDD stages.
 
-Between two stages frames travel through Spark's own shuffle as raw bytes. On a cluster a cached, empty *anchor* is united with every
-shuffled stage: it makes a partition prefer the executor that had it before, where its store is.
+Between two stages frames travel through Spark's own shuffle as raw bytes. On a cluster a cached, empty *anchor* is united
+with every shuffled stage: it makes a partition prefer the executor that had it before, where its store is.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ def make_session(name: str, master: str | None, config: Mapping[str, str]) -> Sp
         session = builder.getOrCreate()
     except Exception as error:
         raise EnvironmentProblemError(
-            f"Spark did not start: {type(error).__name__}: {error}", hint="`penstock doctor` checks Java, Python and Spark and says what to fix"
+            f"Spark did not start: {type(error).__name__}: {error}",
+            hint="`penstock doctor` checks Java, Python and Spark and says what to fix",
         ) from error
     session.sparkContext.setLogLevel(config.get("penstock.spark.log", "ERROR"))
     return session
@@ -59,7 +60,7 @@ def default_master() -> str:
 
 
 def is_cluster(session: SparkSession) -> bool:
-    master = session.sparkContext.master
+    master = session.sparkContext.master or ""
     return not (master == "local" or master.startswith("local["))
 
 
@@ -90,7 +91,7 @@ def forget_session() -> None:
 
 
 def _executor_environment() -> dict[str, str]:
-    names = [name for name in os.environ if name.startswith("PENSTOCK_") or name.startswith("AWS_")]
+    names = [name for name in os.environ if name.startswith(("PENSTOCK_", "AWS_"))]
     settings = {f"spark.executorEnv.{name}": os.environ[name] for name in names}
     if "PYTHONPATH" in os.environ:
         settings["spark.executorEnv.PYTHONPATH"] = os.environ["PYTHONPATH"]

@@ -56,7 +56,9 @@ class KeyedProcess(Definition):
         return tuple(
             StateDeclaration(step=step, name=name, state=state, kind=state.kind, key_type=self.key_type)
             for name, state in declared.items()
-        ) + tuple(StateDeclaration(step=step, name=name, state=None, kind="timers", key_type=self.key_type) for name in TIMER_STATES)
+        ) + tuple(
+            StateDeclaration(step=step, name=name, state=None, kind="timers", key_type=self.key_type) for name in TIMER_STATES
+        )
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return KeyedProcessOperator(step, services, services.opened(step, self.body), self)

@@ -122,7 +122,9 @@ class Operator:
         place = _innermost(error)
         return UserCodeError(
             f"step {self.step!r}: {type(error).__name__}: {error}" + (f" ({doing})" if doing else ""),
-            detail=f"function: {function_location(function)}\n" + (f"raised at: {place}\n" if place else "") + f"record: {record!r:.500}",
+            detail=f"function: {function_location(function)}\n"
+            + (f"raised at: {place}\n" if place else "")
+            + f"record: {record!r:.500}",
             hint='mend the function or the input; errors="skip" or errors="dead_letter" on the step let the others pass',
         )
 

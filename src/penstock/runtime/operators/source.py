@@ -116,7 +116,9 @@ class SourceOperator(Operator):
             batch = watermarks.assign(batch)
             cuts = self.clocks[partition].advance(batch)
         except Exception as error:
-            raise self.user_error(error, watermarks.generator or watermarks.timestamp, "a batch", doing="assigning timestamps") from error
+            raise self.user_error(
+                error, watermarks.generator or watermarks.timestamp, "a batch", doing="assigning timestamps"
+            ) from error
         start = 0
         final = self.clocks[partition].watermark
         for end, watermark in cuts:

@@ -41,7 +41,9 @@ class Stateless(Definition):
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         function = services.opened(step, self.body)
-        operator = {"map": MapOperator, "flat_map": FlatMapOperator, "filter": FilterOperator, "process": ProcessOperator}[self.what]
+        operator = {"map": MapOperator, "flat_map": FlatMapOperator, "filter": FilterOperator, "process": ProcessOperator}[
+            self.what
+        ]
         return operator(step, services, function, self.errors)
 
 
@@ -181,7 +183,11 @@ class ProcessOperator(PerRecord):
 
 def repeated(times: Timestamps | None, ends: list[int]) -> Timestamps | None:
     """Timestamps of outputs, where the outputs of row i end at `ends[i]`."""
-    return None if times is None else np.repeat(times, np.diff(np.asarray([0, *ends], dtype=np.int64)))
+    if times is None:
+        return None
+    counts = np.asarray(ends, dtype=np.int64)
+    counts[1:] -= counts[:-1].copy()
+    return np.repeat(times, counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +239,11 @@ class MapBatchesOperator(Operator):
         first = values[0]
         if isinstance(first, dict):
             return pa.RecordBatch.from_pylist(values)
-        names = getattr(first, "__struct_fields__", None) or getattr(first, "_fields", None) or getattr(first, "__dataclass_fields__", None)
+        names = (
+            getattr(first, "__struct_fields__", None)
+            or getattr(first, "_fields", None)
+            or getattr(first, "__dataclass_fields__", None)
+        )
         if names is not None:
             return pa.RecordBatch.from_pydict({name: [getattr(v, name) for v in values] for name in names})
         if isinstance(first, tuple):
