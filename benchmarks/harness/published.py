@@ -1,0 +1,47 @@
+"""What Penstock's file sink has published, by its own log: the files, their epochs, and when they became visible."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """An epoch's entry in the log."""
+
+    epoch: int
+    files: list[Path]
+    visible: float
+    """When the entry was written, in seconds since 1970: soon after that readers see the files."""
+
+
+def publications(folder: Path) -> list[Publication]:
+    """All entries, in order; read without Penstock, so that the reference stays independent."""
+    found = []
+    for path in sorted((folder / "_log").glob("[0-9]*.json")):
+        entry = json.loads(path.read_text())
+        files = [folder / file["path"] for file in entry["files"]]
+        found.append(Publication(entry["epoch"], files, path.stat().st_mtime))
+    return found
+
+
+def published_files(folder: Path) -> list[Path]:
+    return [path for publication in publications(folder) for path in publication.files]
+
+
+def published_json(folder: Path, names: list[str]) -> tuple[pa.Table, list[Publication]]:
+    """All published JSON lines as a table of whole numbers, each with the index of its publication (column `publication`)."""
+    found = publications(folder)
+    columns: dict[str, list[int]] = {name: [] for name in (*names, "publication")}
+    for index, publication in enumerate(found):
+        for path in publication.files:
+            for line in path.read_text().splitlines():
+                record = json.loads(line)
+                for name in names:
+                    columns[name].append(record[name])
+                columns["publication"].append(index)
+    return pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()}), found

@@ -1,0 +1,1 @@
+"""The other contenders, each a module with `main(parameters) -> result` (see `harness.contenders`)."""
