@@ -11,7 +11,8 @@ A source is a *definition* that makes an **enumerator** (driver) and a **reader*
 
 A sink is a definition that makes **writers** (worker) and a **committer** (driver).
 
-- A writer stages what it is given where nobody sees it; `prepare` makes it durable and returns a committable (JSON-able or bytes).
+- A writer stages what it is given where nobody sees it; `prepare` makes it durable and returns a committable (JSON-able or
+  bytes).
 - `Committer.commit(epoch, committables)` publishes them. It must be idempotent on (job, sink, epoch): recovery calls it again.
 - `volatile` sinks (print, collect) hand their output to the driver in the committable; it is never written to a manifest.
 """

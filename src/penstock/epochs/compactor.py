@@ -24,7 +24,10 @@ class _Running:
 
 
 class Compactor:
-    """At most one merge for each stage partition at a time. `beside`: in a process of its own, so that epochs do not wait for it."""
+    """At most one merge for each stage partition at a time.
+
+    `beside`: in a process of its own, so that epochs do not wait for it.
+    """
 
     def __init__(self, storage: Storage, job: CompiledJob, term: Term, compact_after: int, *, beside: bool) -> None:
         self._storage = storage

@@ -69,7 +69,8 @@ class CommittedState:
         chain = manifest.state.chains[self._stage.index][self._partition]
         if not chain or chain[-1].name != self.partition_state.tail[-1].name:
             raise CorruptFileError(
-                f"the manifest of epoch {self._order.head} does not name the state of stage {self._stage.index}, partition {self._partition}",
+                f"the manifest of epoch {self._order.head} does not name the state of stage {self._stage.index}, "
+                f"partition {self._partition}",
                 hint="the job's storage was changed by something else than Penstock",
             )
         return chain

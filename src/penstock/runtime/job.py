@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import cloudpickle
+import msgspec
 
 from penstock.ids import JobId, StepId
 from penstock.records import DICT_ROW, RowType
+from penstock.runtime import shipping
 from penstock.runtime.exchange import Channel
 from penstock.runtime.operators.operator import Definition
 from penstock.storage import Storage
@@ -64,22 +65,14 @@ class CompiledJob:
     paths: tuple[str, ...] = field(default=())
 
     def dumps(self) -> bytes:
-        return cloudpickle.dumps(self)  # type: ignore[no-any-return]
+        return msgspec.msgpack.encode((list(self.paths), shipping.dumps(self)))
 
 
 def load_job(data: bytes) -> CompiledJob:
-    """The job from its bytes, in a worker.
-
-    Classes of the user's main program exist in a worker only through the plan. They are made findable under `__main__`, so
-    that plain pickle can pass their instances between workers.
-    """
-    job: CompiledJob = cloudpickle.loads(data)
-    for path in job.paths:
+    """The job from its bytes, in a worker, with the user's modules within reach."""
+    paths, shipped = msgspec.msgpack.decode(data, type=tuple[list[str], bytes])
+    for path in paths:
         if path not in sys.path:
             sys.path.append(path)
-    tracked = getattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", {})
-    main = sys.modules["__main__"]
-    for cls in list(tracked):
-        if cls.__module__ == "__main__" and "." not in cls.__qualname__:
-            setattr(main, cls.__qualname__, cls)
+    job: CompiledJob = shipping.loads(shipped)
     return job

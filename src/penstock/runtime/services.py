@@ -19,7 +19,10 @@ from penstock.state.timers import TimerQueue
 
 
 class FunctionPool:
-    """Functions of one job that have been opened in this process, by step and partition. A failed task's functions are thrown away."""
+    """Functions of one job that have been opened in this process, by step and partition.
+
+    A failed task's functions are thrown away.
+    """
 
     def __init__(self) -> None:
         self._opened: dict[tuple[StepId, int], tuple[Any, RuntimeContext]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -23,10 +22,6 @@ _SCALARS: dict[type[inspect.Type], pa.DataType] = {
     inspect.DateType: pa.date32(),
     inspect.BytesType: pa.binary(),
 }
-# A dataclass of the main program is pickled by value, and with it this sentinel, which is recognised by identity: without this,
-# the worker's copy of a class has a default, namely a copy of the sentinel, for every field that has none.
-copyreg.pickle(type(dataclasses.MISSING), lambda missing: "MISSING")
-
 _IN_JSON = (pa.int64(), pa.float64(), pa.string(), pa.bool_())
 
 
@@ -93,27 +88,12 @@ def shape_of(schema: Any, columns: Sequence[str] | None) -> Shape:
         info = inspect.type_info(schema)
     except (TypeError, NameError) as error:
         raise ConfigError(f"the fields of {schema.__name__} have types that cannot be read", detail=str(error)) from error
-    _leave_no_trace(info)
     assert isinstance(info, inspect.StructType | inspect.DataclassType | inspect.NamedTupleType)
     by_name = {f.name: f for f in info.fields}
     fields = [_field(by_name[name]) for name in names if name in by_name]
     renamed = any(f.encode_name != f.name for f in info.fields)
     special = isinstance(info, inspect.StructType) and (info.tag is not None or info.forbid_unknown_fields or info.array_like)
     return Shape(schema, _chosen(fields, columns), typed=True, renamed=renamed or special)
-
-
-def _leave_no_trace(info: Any) -> None:
-    """msgspec leaves a cache in the classes it looked at, and a class that is pickled by value cannot be with that in it."""
-    cls = getattr(info, "cls", None)
-    if cls is not None and "__msgspec_cache__" in vars(cls):
-        del cls.__msgspec_cache__
-    if isinstance(info, tuple):
-        for part in info:
-            _leave_no_trace(part)
-    elif isinstance(info, inspect.Type | inspect.Field):
-        for name in info.__struct_fields__:
-            if name not in ("cls", "default", "default_factory"):
-                _leave_no_trace(getattr(info, name))
 
 
 def _chosen(fields: list[Field], columns: Sequence[str] | None) -> tuple[Field, ...]:

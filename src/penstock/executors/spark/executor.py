@@ -136,8 +136,11 @@ class SparkExecutor:
         self._raw(self._start_rdd, nothing).collect()
 
     def _raw(self, rdd: RDD[Any], function: Any) -> RDD[bytes]:
-        """A Python stage whose output is bytes as they are, not pickled."""
-        stage: RDD[bytes] = PipelinedRDD(rdd, function, preservesPartitioning=True)
+        """A Python stage whose output is bytes as they are, not pickled.
+
+        It must not claim its input's partitioner: Spark leaves a shuffle out between two stages that have the same one.
+        """
+        stage: RDD[bytes] = PipelinedRDD(rdd, function, preservesPartitioning=False)
         stage._bypass_serializer = True  # type: ignore[attr-defined]
         return stage
 

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.errors import EnvironmentProblemError
 
@@ -90,8 +90,16 @@ def find_java() -> JavaHome:
 
 
 def ensure_java_home() -> JavaHome:
-    """Like `find_java`, and makes it the `JAVA_HOME` of this process and of those it starts."""
+    """Like `find_java`, and makes it the `JAVA_HOME` of this process and of those it starts.
+
+    Through the launcher in any case: a Java that has the module prints a warning about it at every start.
+    """
     java = find_java()
+    try:
+        if not _is_launcher(java.path):
+            java = replace(java, path=_launcher_home(_Runtime(java.path, java.version, True)))
+    except EnvironmentProblemError:
+        pass
     os.environ["JAVA_HOME"] = java.path
     return java
 
@@ -157,9 +165,11 @@ def _major(version: str) -> int:
 
 
 def _usable_home(runtime: _Runtime) -> str:
-    if runtime.has_vector_module or os.path.isfile(os.path.join(runtime.home, ".penstock-launcher")):
-        return runtime.home
-    return _launcher_home(runtime)
+    return runtime.home if runtime.has_vector_module or _is_launcher(runtime.home) else _launcher_home(runtime)
+
+
+def _is_launcher(home: str) -> bool:
+    return os.path.isfile(os.path.join(home, ".penstock-launcher"))
 
 
 def _launcher_home(runtime: _Runtime) -> str:

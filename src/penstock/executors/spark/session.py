@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -30,6 +32,8 @@ SETTINGS = {
 }
 """Small retained histories: nothing grows with the number of epochs."""
 
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
 
 def make_session(name: str, master: str | None, config: Mapping[str, str]) -> SparkSession:
     """A session; one that is running already is used as it is."""
@@ -40,11 +44,13 @@ def make_session(name: str, master: str | None, config: Mapping[str, str]) -> Sp
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"penstock: {name}").master(master or default_master())
-    for key, value in {**SETTINGS, **_executor_environment(), **config}.items():
+    for key, value in {**SETTINGS, **_executor_environment(), **_quiet(config), **config}.items():
         builder = builder.config(key, value)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     try:
-        session = builder.getOrCreate()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+            session = builder.getOrCreate()
     except Exception as error:
         raise EnvironmentProblemError(
             f"Spark did not start: {type(error).__name__}: {error}",
@@ -52,6 +58,14 @@ def make_session(name: str, master: str | None, config: Mapping[str, str]) -> Sp
         ) from error
     session.sparkContext.setLogLevel(config.get("penstock.spark.log", "ERROR"))
     return session
+
+
+def _quiet(config: Mapping[str, str]) -> dict[str, str]:
+    """The driver's JVM logs as we say from its first line on, unless the user has a say in it."""
+    name = "spark.driver.extraJavaOptions"
+    if name in config or not _LOGGING.is_file() or "SPARK_CONF_DIR" in os.environ:
+        return {}
+    return {name: f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"}
 
 
 def default_master() -> str:
