@@ -1,0 +1,114 @@
+"""Every program in `examples/` is run, and prints what it should. The classic ones also run on Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.api.environment import overrides
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+PRINTS = {
+    "word_count": "  4 to\n  3 the\n  2 be\n",
+    "adults": "adult> Person(name='Fred', age=35)\nadult> Person(name='Wilma', age=35)\nadult> Person(name='Barney', age=34)\n",
+    "fire_alarm": "fire in the kitchen at 00:04:20\n",
+    "keyed_counter": "Summary(customer='ann', purchases=3, cents=1120, favourite='tea')\n"
+    "Summary(customer='bob', purchases=3, cents=1190, favourite='bread')\n",
+    "even_odd": "even> 0\neven> 2\neven> 4\neven> 6\neven> 8\n",
+    "two_phase_sink": "100 payments, 100 different, 1 commit tried again\n",
+    "spark_feed": "room A: 21 visitors\nroom B: 21 visitors\nroom C: 18 visitors\n",
+    "enrich": "AT   1,998,032.40\nCH   1,799,835.81\nDE   1,981,350.00\n",
+    "dead_letters": 'rejected> KeyError in parse: {"sensor": "c"}\n',
+    "kill_and_resume": "resumed: 20000 counts, lost 0, repeated 0\n",
+}
+"""A part of what each example prints."""
+
+CLASSIC = ["word_count", "adults", "fire_alarm", "keyed_counter", "even_odd", "two_phase_sink", "spark_feed"]
+NEEDS_SPARK = {"spark_feed"}
+TESTED_ELSEWHERE = {"demo"}
+"""`make demo` has a test of its own."""
+
+
+@contextmanager
+def overridden(**settings: Any) -> Iterator[None]:
+    token = overrides.set(settings)
+    try:
+        yield
+    finally:
+        overrides.reset(token)
+
+
+def run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(EXAMPLES / f"{name}.py")
+    monkeypatch.setattr(sys, "argv", [path])
+    runpy.run_path(path, run_name="__main__")
+
+
+def test_every_example_is_tested() -> None:
+    found = {path.stem for path in EXAMPLES.glob("*.py")}
+    assert found - TESTED_ELSEWHERE == PRINTS.keys()
+
+
+def test_every_example_is_in_the_table() -> None:
+    listed = set(re.findall(r"\((\w+)\.py\)", (EXAMPLES / "README.md").read_text()))
+    assert listed - TESTED_ELSEWHERE == PRINTS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(PRINTS.keys() - NEEDS_SPARK))
+def test_inline(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with overridden(executor="inline", parallelism=2):
+        run(name, monkeypatch)
+    assert PRINTS[name] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["word_count", "fire_alarm", "keyed_counter", "enrich"])
+def test_parallelism_and_the_cut_into_epochs_change_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with overridden(executor="inline", parallelism=3, max_records_per_epoch=1000 if name == "enrich" else 2):
+        run(name, monkeypatch)
+    assert PRINTS[name] in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    """One session for all examples: an environment uses the one that is running."""
+    from penstock.executors.spark.session import make_session
+
+    session = make_session("examples", "local[2,4]", {"spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", CLASSIC)
+def test_on_spark(session: Any, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with overridden(parallelism=2):
+        run(name, monkeypatch)
+    assert PRINTS[name] in capsys.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_as_a_program_on_a_spark_of_its_own() -> None:
+    environment = {**os.environ, "PENSTOCK_MASTER": "local[2,4]"}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "word_count.py")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(PRINTS["word_count"])
