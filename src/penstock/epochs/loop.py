@@ -21,14 +21,14 @@ from penstock.epochs.commit import commit_sinks, mark_done, write_manifest
 from penstock.epochs.compactor import Compactor
 from penstock.epochs.control import Inbox, Request
 from penstock.epochs.executor import Executor
-from penstock.epochs.fencing import Head, JobInfo, find_head, open_job, take_term
+from penstock.epochs.fencing import Head, JobInfo, fenced, find_head, open_job, take_term
 from penstock.epochs.history import EpochRecord, JobResult, Listener, shown_watermark
 from penstock.epochs.inputs import SourceInput, SourcePlan, merge_clocks
 from penstock.epochs.intents import read_intent, write_intent
 from penstock.epochs.layout import claim_states, lay_out
 from penstock.epochs.results import counters_of, metrics_of, next_layout, partition_states, volatile_of, watermarks_of
 from penstock.epochs.retention import Retention, orphans
-from penstock.errors import ExecutorLostError, FencedError, PenstockError, SinkError
+from penstock.errors import ExecutorLostError, FencedError, PenstockError, SinkRefusedError
 from penstock.failpoints import fail_point
 from penstock.ids import MAX_WATERMARK, Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
@@ -222,11 +222,35 @@ class EpochLoop:
     def _publish(self, manifest: Manifest) -> None:
         """Manifest, sinks, done: the epoch is the head now."""
         write_manifest(self._storage, manifest)
+        self._complete(manifest)
+
+    def _complete(self, manifest: Manifest) -> None:
+        """The manifest exists: its sinks are committed, again and again if need be, and it becomes the head."""
         if self._config.guarantee != "at-least-once":
-            commit_sinks(self._committers, manifest.committables, manifest.epoch)
+            self._insist(lambda: commit_sinks(self._committers, manifest.committables, manifest.epoch), manifest.epoch)
         mark_done(self._storage, manifest.epoch)
         self._head = manifest
         self._retention.committed(manifest)
+
+    def _insist(self, action: Callable[[], None], epoch: Epoch) -> None:
+        """A committed epoch cannot be planned anew: a sink that refuses is asked again, until the restart policy gives up."""
+        failures = 0
+        while True:
+            try:
+                return action()
+            except FencedError:
+                raise
+            except PenstockError as error:
+                failures += 1
+                delay = self._config.restart.delay_ms(failures)
+                if delay is None:
+                    error.add_note(
+                        f"epoch {epoch} is committed and its output is staged; it will be published when the job starts again"
+                    )
+                    raise SinkRefusedError(error.what, detail=error.detail, hint=error.hint) from error
+                log.warning("epoch %d is committed but a sink refused, trying again in %d ms: %s", epoch, delay, error)
+                self.result.restarts += 1
+                self._clock.sleep(delay / 1000)
 
     def _sweep_orphans(self) -> None:
         """Remove what failed attempts of older terms left. The take-over epoch is committed, so nobody can name it any more."""
@@ -254,7 +278,7 @@ class EpochLoop:
                 return
             self._run_epoch(decision)
             self._failures = 0
-        except FencedError:
+        except (FencedError, SinkRefusedError):
             raise
         except PenstockError as error:
             self._recover(error)
@@ -384,39 +408,22 @@ class EpochLoop:
         self._failures += 1
         self.result.restarts += 1
         delay = self._config.restart.delay_ms(self._failures)
-        committed = find_head(self._storage).manifest
-        if committed is not None and committed.epoch > self._head.epoch:
-            if committed.term != self._term:
-                raise FencedError(f"another driver has committed epoch {committed.epoch}") from error
-            if isinstance(error, SinkError) and delay is None:
-                raise error
-            self._finish_own_commit(committed, delay, error)
-            return
         if delay is None:
             error.add_note(f"gave up after {self._failures} failures in a row; the last committed epoch is {self._head.epoch}")
             raise error
         log.warning("epoch failed (%d in a row), trying again in %d ms: %s", self._failures, delay, error)
-        if self._config.guarantee == "at-most-once":
-            self._skip_failed()
         self._clock.sleep(delay / 1000)
         if isinstance(error, ExecutorLostError):
             self._executor.restart()
-
-    def _finish_own_commit(self, manifest: Manifest, delay: Milliseconds | None, error: PenstockError) -> None:
-        """The manifest exists but its sinks refused: the epoch is committed, so its sinks are tried again until they take it."""
-        if delay is None:
-            raise error
-        log.warning("epoch %d is committed but a sink refused, trying again in %d ms: %s", manifest.epoch, delay, error)
-        self._clock.sleep(delay / 1000)
-        try:
-            commit_sinks(self._committers, manifest.committables, manifest.epoch)
-        except PenstockError as again:
-            self._recover(again)
-            return
-        mark_done(self._storage, manifest.epoch)
-        self._head = manifest
-        self._retention.committed(manifest)
-        self.result.finished = manifest.finished
+        committed = find_head(self._storage).manifest
+        if committed is not None and committed.epoch > self._head.epoch:
+            # The outcome of creating the manifest was not known, and it was created after all.
+            if committed.term != self._term:
+                raise fenced(committed.epoch) from error
+            self._complete(committed)
+            self.result.finished = committed.finished
+        elif self._config.guarantee == "at-most-once":
+            self._skip_failed()
 
     def _skip_failed(self) -> None:
         """At most once: what the failed epoch was to read is not read again."""
