@@ -52,6 +52,10 @@ class SinkError(PenstockError, RuntimeError):
     """A sink refused to write, prepare or commit."""
 
 
+class SinkRefusedError(SinkError):
+    """A committed epoch's output cannot be published, and no more attempts are made."""
+
+
 class StateError(PenstockError, RuntimeError):
     """State cannot be encoded, decoded, stored or loaded."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds
 
@@ -55,6 +56,18 @@ class JobResult:
         self.records_out += record.records_out
         self.last_epoch = record.epoch
         self.history.append(record)
+
+
+@runtime_checkable
+class RunListener(Protocol):
+    """A listener that is also told of the run as a whole."""
+
+    def __call__(self, record: EpochRecord) -> None: ...
+
+    def started(self, name: str, storage: str) -> None: ...
+
+    def ended(self, result: JobResult | None, error: BaseException | None) -> None:
+        """The run is over, with a result or with an error."""
 
 
 def shown_watermark(watermark: Milliseconds) -> Milliseconds | None:

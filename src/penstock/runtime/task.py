@@ -10,6 +10,7 @@ Laws:
 
 from __future__ import annotations
 
+import heapq
 import socket
 import time
 import traceback
@@ -39,9 +40,11 @@ from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.orders import EpochOrder, Failure, StepMetrics, TaskReport, encode_report
 from penstock.runtime.services import FunctionPool, Services
 from penstock.runtime.spill import FrameBuffer
-from penstock.state.files import FileIdentity, write_delta
+from penstock.state.files import FileIdentity, write_delta, write_merged_delta
 from penstock.state.keys import key_codec
 from penstock.timing.valve import Valve
+
+Entry = tuple[bytes, bytes | None]
 
 _HOST = socket.gethostname()
 
@@ -128,6 +131,8 @@ class Task:
             self._fail(error)
             yield from self._writer.take()
         finally:
+            for keyed in services.keyed:
+                keyed.close()
             services.committed.close()
             if buffer is not None:
                 buffer.close()
@@ -220,20 +225,14 @@ class Task:
 
     def _finish(self, services: Services) -> None:
         report = self._report
-        changes: list[tuple[bytes, bytes | None]] = []
+        parts = []
         for keyed in services.keyed:
-            changes += keyed.changes()
+            parts.append(keyed.changes())
             for queue in (keyed.event_timers, keyed.processing_timers, *keyed.ttl_timers):
                 due = queue.next_due()
                 if due is not None:
                     report.next_due[queue.state_id] = due
-        if changes:
-            changes.sort()
-            name = paths.state_file(self.stage.index, self.partition, self.order.epoch, self.attempt, "delta")
-            identity = FileIdentity(self.job.job, self.order.epoch, str(self.stage.index), self.partition, self.attempt)
-            fail_point("task:delta")
-            report.state = write_delta(self.job.storage, name, changes, identity)
-            remember_delta(name, changes)
+        self._write_delta([part for part in parts if part])
         report.origin = services.committed.origin
         if services.committed.store is not None:
             report.entries = services.committed.store.entries()
@@ -255,6 +254,20 @@ class Task:
                 counters=dict(context.counters) if context is not None else {},
             )
         report.seconds = time.perf_counter() - self._started
+
+    def _write_delta(self, parts: list[list[Entry] | Iterator[Entry]]) -> None:
+        """One file with everything that changed; kept in memory too, for the next epoch, unless there is too much of it."""
+        if not parts:
+            return
+        name = paths.state_file(self.stage.index, self.partition, self.order.epoch, self.attempt, "delta")
+        identity = FileIdentity(self.job.job, self.order.epoch, str(self.stage.index), self.partition, self.attempt)
+        fail_point("task:delta")
+        if all(isinstance(part, list) for part in parts):
+            entries = list(parts[0]) if len(parts) == 1 else sorted(entry for part in parts for entry in part)
+            self._report.state = write_delta(self.job.storage, name, entries, identity)
+            remember_delta(name, entries)
+        else:
+            self._report.state = write_merged_delta(self.job.storage, name, heapq.merge(*parts), identity)
 
     def _fail(self, error: PenstockError) -> None:
         self._failed = True

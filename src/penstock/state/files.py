@@ -117,7 +117,12 @@ def write_base(
 
 
 def write_merged_delta(
-    storage: Storage, name: str, entries: Iterable[tuple[bytes, bytes | None]], identity: FileIdentity, *, covers: str
+    storage: Storage,
+    name: str,
+    entries: Iterable[tuple[bytes, bytes | None]],
+    identity: FileIdentity,
+    *,
+    covers: str | None = None,
 ) -> FileRef:
     """Several deltas as one, written as they come; deletions stay."""
     file = _Assembly("delta", name, identity, covers)

@@ -17,10 +17,14 @@ from penstock.ids import Milliseconds
 from penstock.state.key_groups import group_of
 from penstock.state.keys import KeyCodec
 from penstock.state.layout import value_prefix
+from penstock.state.spill import Spilled
 from penstock.state.timers import TimerQueue
 
 UNLOADED: Any = type("Unloaded", (), {"__repr__": lambda self: "UNLOADED"})()
 UNDECODED: Any = type("Undecoded", (), {"__repr__": lambda self: "UNDECODED"})()
+
+SPILL_ABOVE = 500_000
+"""How many keys an epoch may touch in a partition before what is known of them is moved to a temporary store."""
 
 CLEAN, READ, CHANGED, DELETED = 0, 1, 2, 3
 """What a cell's flag says."""
@@ -80,7 +84,7 @@ class KeyedState:
         "_empty",
         "_key_codec",
         "_max_parallelism",
-        "_purges_seen",
+        "_spilled",
         "committed",
         "event_timers",
         "handles",
@@ -113,7 +117,7 @@ class KeyedState:
         self._key_codec = key_codec
         self._max_parallelism = max_parallelism
         self._empty: list[Any] = []
-        self._purges_seen = 0
+        self._spilled: Spilled | None = None
 
     def attach(self, make: Callable[[KeyedState, int], StateCell]) -> StateCell:
         """Give a state its cell in every slot."""
@@ -124,6 +128,8 @@ class KeyedState:
 
     def enter(self, encoded_keys: list[bytes]) -> list[Slot]:
         """The slots of a frame's distinct keys; the values of new ones are fetched together."""
+        if len(self.slots) > SPILL_ABOVE:
+            self._spill()
         slots, empty, limit = self.slots, self._empty, self._max_parallelism
         found = []
         new = []
@@ -142,6 +148,8 @@ class KeyedState:
         """Make one key current."""
         slot = self.slots.get(encoded)
         if slot is None:
+            if len(self.slots) > SPILL_ABOVE:
+                self._spill()
             slot = self.slots[encoded] = Slot(encoded, group_of(encoded, self._max_parallelism), self._empty[:])
         self.slot = slot
         return slot
@@ -162,17 +170,36 @@ class KeyedState:
                 for handle in self.handles:
                     handle.purge(slot)
 
-    def changes(self) -> list[tuple[bytes, bytes | None]]:
-        """Every changed entry, with None for a removed one; unsorted."""
+    def changes(self) -> list[tuple[bytes, bytes | None]] | Iterator[tuple[bytes, bytes | None]]:
+        """Every changed entry in order, with None for a removed one; an iterator if there are more than fit into memory."""
+        out = self._state_changes()
+        for queue in (self.event_timers, self.processing_timers, *self.ttl_timers):
+            out += queue.changes()
+        if self._spilled is not None:
+            return self._spilled.with_rest(out)
+        out.sort()
+        return out
+
+    def _state_changes(self) -> list[tuple[bytes, bytes | None]]:
         out: list[tuple[bytes, bytes | None]] = []
         for handle in self.handles:
             changes, flag = handle.changes, handle.cell + 1
             for slot in self.slots.values():
                 if slot.cells[flag]:
                     changes(slot, out)
-        for queue in (self.event_timers, self.processing_timers, *self.ttl_timers):
-            out += queue.changes()
         return out
+
+    def _spill(self) -> None:
+        """Move what is known of all keys out of memory."""
+        if self._spilled is None:
+            self._spilled = Spilled(self.committed)
+        self._spilled.move(self._state_changes())
+        self.committed = self._spilled
+        self.slots.clear()
+
+    def close(self) -> None:
+        if self._spilled is not None:
+            self._spilled.close()
 
 
 def store_key(slot: Slot, state_id: int) -> bytes:

@@ -35,6 +35,7 @@ class TimerQueue:
         "_open",
         "_removed",
         "_scanned",
+        "_stored",
         "state_id",
     )
 
@@ -56,6 +57,7 @@ class TimerQueue:
         self._removed: set[Timer] = set()
         self._scanned: Milliseconds = MIN_WATERMARK
         self._committed: set[Timer] = set()
+        self._stored: set[Timer] = set()
         self._next_committed: Milliseconds = MAX_WATERMARK if next_due is None else next_due
 
     def register(self, time: Milliseconds, slot: Slot) -> None:
@@ -84,7 +86,8 @@ class TimerQueue:
                 self._removed.add(timer)
             elif timer in self._added:
                 self._added.discard(timer)
-                self._removed.add(timer)  # it may be in the store as well
+                if timer in self._stored:
+                    self._removed.add(timer)
             else:
                 continue
             yield timer
@@ -125,6 +128,7 @@ class TimerQueue:
                     after = min(after, time)
                     break
                 timer = (time, encoded)
+                self._stored.add(timer)
                 if timer not in self._removed and timer not in self._added and timer not in self._committed:
                     self._committed.add(timer)
                     heappush(self._heap, timer)
