@@ -120,7 +120,7 @@ def test_a_refused_epoch_reaches_everybody_in_the_end() -> None:
     env, collect = environment(refusals=3)
     records: list[EpochRecord] = []
     result = env.execute(listener=records.append)
-    assert COMMITTED == list(range(6))
+    assert list(range(6)) == COMMITTED
     assert collect.results() == list(range(6))
     assert ACKNOWLEDGED == [record.epoch for record in records] == [2, 3, 4]
     assert (result.records_in, result.restarts, result.finished) == (6, 3, True)
