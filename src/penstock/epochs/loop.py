@@ -32,6 +32,7 @@ from penstock.errors import ExecutorLostError, FencedError, PenstockError, SinkR
 from penstock.failpoints import fail_point
 from penstock.ids import MAX_WATERMARK, Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
+from penstock.plan.rewrites import rewrite
 from penstock.plan.stages import cut
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.manifest import VERSION, Manifest, SourceState, StateLayout, load_manifest
@@ -81,7 +82,7 @@ class EpochLoop:
         listeners: tuple[Listener, ...] = (),
         python_paths: tuple[str, ...] = (),
     ) -> None:
-        self._graph = graph
+        self._graph = rewrite(graph)
         self._config = config
         self._storage = storage
         self._executor = executor

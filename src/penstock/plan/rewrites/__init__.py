@@ -1,0 +1,15 @@
+"""Rewrites: one per module, each a pure function from a graph to a graph with the same meaning."""
+
+from collections.abc import Callable
+
+from penstock.plan.nodes import Graph
+from penstock.plan.rewrites.prune_columns import prune_columns
+
+REWRITES: tuple[Callable[[Graph], Graph], ...] = (prune_columns,)
+
+
+def rewrite(graph: Graph) -> Graph:
+    """The graph after all rewrites, in order. The user's graph is left alone."""
+    for step in REWRITES:
+        graph = step(graph)
+    return graph
