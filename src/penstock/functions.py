@@ -22,7 +22,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: `OutputTag[int]("late")` sets an attribute on the instance
 class OutputTag(Generic[T]):
     """Names a side output. Two tags of the same name are the same output."""
 

@@ -160,6 +160,7 @@ class EpochLoop:
         self._compactor = Compactor(storage, self._job, self._term, config.compact_after, beside=config.executor != "inline")
         self._retention.load(head.epochs)
         self._commit_take_over(head, layout)
+        fail_point("recovery:taken-over")
         self._inbox.drop_old()
         self._sweep_orphans()
         self._executor.start(self._job)
@@ -330,6 +331,7 @@ class EpochLoop:
         reports: list[TaskReport] = []
         try:
             reports = self._executor.run(order)
+            fail_point("epoch:ran")
             check_agreement(self._job, reports)
         except PenstockError:
             self._abort(order.epoch, reports)

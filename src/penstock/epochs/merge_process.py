@@ -18,6 +18,10 @@ from penstock.state.files import FileRef
 from penstock.storage import open_storage
 
 
+_MAIN = "import sys; from penstock.epochs.merge_process import serve; serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)"
+"""Not `-m`: the package imports this module itself, and runpy would warn of that on the user's terminal."""
+
+
 class Merged(msgspec.Struct, frozen=True):
     """The outcome of a merge."""
 
@@ -37,7 +41,7 @@ class MergeProcess:
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "penstock.epochs.merge_process", self._uri],
+                    [sys.executable, "-c", _MAIN, self._uri],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                 )
@@ -84,7 +88,3 @@ def serve(storage_uri: str, tasks: IO[bytes], answers: IO[bytes]) -> None:
         except Exception as error:
             merged = Merged(error=f"{type(error).__name__}: {error}")
         _send(answers, msgspec.msgpack.encode(merged))
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)

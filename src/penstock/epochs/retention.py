@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from penstock import paths
 from penstock.errors import CorruptFileError
+from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds, Term
 from penstock.runtime.manifest import Manifest, load_manifest
 from penstock.runtime.orders import term_of_attempt
@@ -55,6 +56,7 @@ class Retention:
             dropped |= files
         if retired:
             self._storage.delete(retired)
+            fail_point("retention:retired")
             unused = dropped - self.referenced()
             if unused:
                 self._unused.append((_now(), sorted(unused)))

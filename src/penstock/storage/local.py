@@ -17,6 +17,7 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from penstock.errors import AlreadyExistsError, NotFoundError, StorageError
+from penstock.failpoints import any_armed, fail_point
 from penstock.storage.protocol import TEMPORARY_PREFIX, Listed, checked
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -54,6 +55,11 @@ class LocalStorage:
             temporary, fd = self._temporary(final, durable)
             try:
                 try:
+                    if any_armed():
+                        half = len(data) // 2
+                        _write_all(fd, data[:half])
+                        fail_point(f"half-written:{path.rpartition('.')[2]}")
+                        data = data[half:]
                     _write_all(fd, data)
                     if durable:
                         os.fsync(fd)
