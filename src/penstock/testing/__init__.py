@@ -1,0 +1,34 @@
+"""For tests of programs: a harness for one operator, scripted sources, virtual time, the inline executor, plain references.
+
+Nothing here needs a JVM. May import everything below the command line.
+"""
+
+from penstock.connectors.collecting.sink import CollectSink
+from penstock.testing.clock import VirtualClock
+from penstock.testing.harness import KeyedHarness, OperatorHarness, Snapshot
+from penstock.testing.markers import Crash, Cut, End, ProcessingTime, Record, Watermark
+from penstock.testing.references import Reference, run_reference, running_counts, running_sums
+from penstock.testing.running import execute_inline, run_inline
+from penstock.testing.sources import ScriptedSource, scripted_watermarks
+
+__all__ = [
+    "CollectSink",
+    "Crash",
+    "Cut",
+    "End",
+    "KeyedHarness",
+    "OperatorHarness",
+    "ProcessingTime",
+    "Record",
+    "Reference",
+    "ScriptedSource",
+    "Snapshot",
+    "VirtualClock",
+    "Watermark",
+    "execute_inline",
+    "run_inline",
+    "run_reference",
+    "running_counts",
+    "running_sums",
+    "scripted_watermarks",
+]

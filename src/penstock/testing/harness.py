@@ -1,0 +1,316 @@
+"""One operator under a microscope.
+
+    harness = KeyedHarness(CountVisits(), key=lambda visit: visit.page)
+    harness.send(visit, timestamp=5)
+    harness.watermark(10)
+    assert harness.take() == [(..., 5)]
+
+The operator is the real one, in a real task, on a real store: what the harness leaves out is the rest of the job. Between two
+snapshots its work is one epoch; a snapshot writes the delta files that a job would write, and goes on with the next.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.epochs.layout import claim_states, lay_out
+from penstock.epochs.results import next_layout, watermarks_of
+from penstock.functions import OutputTag
+from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds, StepId, Term
+from penstock.plan.nodes import Graph
+from penstock.plan.stages import cut
+from penstock.records import NO_TIMESTAMP, Batch, Records
+from penstock.runtime.frames import Keyed
+from penstock.runtime.job import CompiledJob
+from penstock.runtime.manifest import StateLayout
+from penstock.runtime.operators.keyed import KeyedProcess
+from penstock.runtime.operators.operator import Definition, ErrorPolicy, Operator, Outputs, Receiver
+from penstock.runtime.orders import EpochOrder, PartitionState, attempt_name
+from penstock.runtime.services import FunctionPool, Services
+from penstock.runtime.task import Task
+from penstock.state.handles import Changes
+from penstock.state.key_groups import group_of
+from penstock.state.keys import key_codec
+from penstock.state.layout import state_id_of_store_key
+from penstock.storage import LocalStorage
+from penstock.testing.running import close_stores
+from penstock.timing.valve import Valve
+
+Emitted = tuple[Any, Milliseconds | None]
+Event = Emitted | Milliseconds
+"""What came out, in order: (value, timestamp), or a bare number, a watermark that was passed on."""
+
+STEP = StepId("harness")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of a harness: files in its storage, and the times."""
+
+    layout: StateLayout
+    watermarks: dict[str, Milliseconds]
+    processing_time: Milliseconds
+
+
+class _Collector:
+    """Receives what one partition's operator emits on one output."""
+
+    def __init__(self, events: list[Event], on_watermark: Callable[[Milliseconds | None], None] | None = None) -> None:
+        self._events = events
+        self._watermark = on_watermark
+
+    def on_batch(self, batch: Batch) -> None:
+        values = batch.values()
+        times = [NO_TIMESTAMP] * len(values) if batch.timestamps is None else batch.timestamps.tolist()
+        self._events += [(v, None if t == NO_TIMESTAMP else t) for v, t in zip(values, times, strict=True)]
+
+    def on_watermark(self, watermark: Milliseconds | None) -> None:
+        if self._watermark is not None:
+            self._watermark(watermark)
+
+
+class _SideOutputs(dict[str, list[Receiver]]):
+    """Collects every side output, whatever its tag."""
+
+    def __init__(self, sides: dict[str, list[Event]]) -> None:
+        super().__init__()
+        self._sides = sides
+
+    def get(self, tag: str, default: Any = None) -> Any:
+        if tag not in self:
+            self[tag] = [_Collector(self._sides.setdefault(tag, []))]
+        return self[tag]
+
+
+class OperatorHarness:
+    """Drives the operator of any keyed step. `key` gives the key of a value."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        *,
+        key: Callable[[Any], Any],
+        key_type: Any = None,
+        parallelism: int = 1,
+        max_parallelism: int = 128,
+        processing_time: Milliseconds = 0,
+    ) -> None:
+        self._definition = definition
+        self._key = key
+        self._codec = key_codec(key_type)
+        self._max_parallelism = max_parallelism
+        self._folder = tempfile.TemporaryDirectory(prefix="penstock-harness-")
+        self._storage = LocalStorage(self._folder.name + "/storage")
+        self._job = JobId(uuid.uuid4().hex)
+        self._graph = Graph()
+        self._graph.add(definition, (), name=STEP, label="harness")
+        self._epoch = 0
+        self._events: list[Event] = []
+        self._sides: dict[str, list[Event]] = {}
+        self._pool = FunctionPool()
+        self._start(None, {}, processing_time, parallelism)
+
+    # --- input -------------------------------------------------------------------------------------------------------------
+
+    def send(self, value: Any, timestamp: Milliseconds | None = None) -> None:
+        """One record. A user's error is raised as `UserCodeError`."""
+        encoded = self._codec.encode(self._key(value))
+        times = None if timestamp is None else np.asarray([timestamp], dtype=np.int64)
+        partition = group_of(encoded, self._max_parallelism) * self.parallelism // self._max_parallelism
+        self._operators[partition].on_batch(Keyed(Records([value], times), [encoded], np.zeros(1, dtype=np.int32)))
+
+    def watermark(self, time: Milliseconds) -> None:
+        """Event time reaches `time`."""
+        for operator in self._operators:
+            operator.on_watermark(time)
+
+    def processing_time(self, now: Milliseconds) -> None:
+        """The clock reaches `now`: processing-time timers fire."""
+        self._now = now
+        for services, operator in zip(self._services, self._operators, strict=True):
+            services.processing_time = now
+            operator.on_processing_time(now)
+
+    def end(self) -> None:
+        """The input is over for good: all time has passed, and every timer fires."""
+        self.watermark(MAX_WATERMARK)
+        for operator in self._operators:
+            operator.on_end()
+
+    # --- output ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def output(self) -> list[Emitted]:
+        """(value, timestamp) of everything emitted and not yet taken."""
+        return [event for event in self._events if isinstance(event, tuple)]
+
+    def take(self) -> list[Emitted]:
+        """The output since the last call."""
+        return [event for event in self.take_events() if isinstance(event, tuple)]
+
+    def take_events(self) -> list[Event]:
+        """The output since the last call, with the watermarks that were passed on between."""
+        events = self._events[:]
+        self._events.clear()
+        return events
+
+    def side(self, tag: OutputTag[Any] | str) -> list[Emitted]:
+        """The side output since the last call."""
+        events = self._sides.get(tag if isinstance(tag, str) else tag.name, [])
+        taken = [event for event in events if isinstance(event, tuple)]
+        events.clear()
+        return taken
+
+    # --- state -------------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """Commit what was done since the last snapshot, as an epoch of a job would be."""
+        reports = []
+        for task, services, operator in zip(self._tasks, self._services, self._operators, strict=True):
+            operator.finish()
+            task._finish(services)
+            services.committed.close()
+            reports.append(task._report)
+        snapshot = Snapshot(next_layout(self._layout, reports), watermarks_of(reports), self._now)
+        self._open(snapshot.layout, snapshot.watermarks)
+        return snapshot
+
+    def restore(self, snapshot: Snapshot, *, parallelism: int | None = None) -> None:
+        """Throw the operator away and make a new one from the snapshot."""
+        for services in self._services:
+            services.committed.close()
+        self._pool.close()
+        self._pool = FunctionPool()
+        self._start(snapshot.layout, snapshot.watermarks, snapshot.processing_time, parallelism or self.parallelism)
+
+    def state_entries(self) -> int:
+        """How many entries of keyed state there are, timers aside; a list counts as one."""
+        kinds = {self._state_ids[s.step, s.name]: s.kind for s in self._definition.states(STEP)}
+        found = {key[:-8] if kinds[i] == "list" else key for i, key in self._entries() if kinds[i] != "timers"}
+        return len(found)
+
+    def event_timers(self) -> int:
+        """How many event-time timers are registered."""
+        return self._timers("timers:event")
+
+    def processing_timers(self) -> int:
+        """How many processing-time timers are registered."""
+        return self._timers("timers:processing")
+
+    def close(self) -> None:
+        """Remove everything."""
+        for services in self._services:
+            services.committed.close()
+        self._pool.close()
+        close_stores(self._folder.name)
+        self._folder.cleanup()
+
+    def __enter__(self) -> OperatorHarness:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # --- the surroundings of a task ----------------------------------------------------------------------------------------
+
+    def _start(
+        self, before: StateLayout | None, watermarks: dict[str, Milliseconds], now: Milliseconds, parallelism: int
+    ) -> None:
+        self.parallelism = parallelism
+        self._now = now
+        self._state_ids, infos = claim_states(self._graph, before, allow_dropped=False)
+        plan = cut(self._graph, self._state_ids, parallelism, self._max_parallelism)
+        self._compiled = CompiledJob(
+            name="harness",
+            job=self._job,
+            storage=self._storage,
+            stages=plan.stages,
+            parallelism=parallelism,
+            max_parallelism=self._max_parallelism,
+            state_ids=self._state_ids,
+            fingerprint=plan.fingerprint,
+            rows=plan.rows,
+            local_dir=self._folder.name + "/local",
+        )
+        self._open(lay_out(plan, infos, before, parallelism, self._max_parallelism), watermarks)
+
+    def _open(self, layout: StateLayout, watermarks: dict[str, Milliseconds]) -> None:
+        """Begin an epoch: a task for each partition."""
+        self._layout = layout
+        self._epoch += 1
+        self._valve = Valve(self.parallelism, min(watermarks.values(), default=MIN_WATERMARK))
+        order = EpochOrder(
+            epoch=Epoch(self._epoch),
+            term=Term(1),
+            plan=self._epoch,
+            head=Epoch(self._epoch - 1),
+            processing_time=self._now,
+            watermarks=watermarks,
+            states=[
+                [PartitionState(tail=list(chain), next_due=due) for chain, due in zip(chains, dues, strict=True)]
+                for chains, dues in zip(layout.chains, layout.next_due, strict=True)
+            ],
+        )
+        self._tasks: list[Task] = []
+        self._services: list[Services] = []
+        self._operators: list[Operator] = []
+        for partition in range(self.parallelism):
+            attempt = attempt_name(Term(1), self._epoch, 0, partition, self._epoch)
+            task = Task(self._compiled, 0, partition, order, attempt, self._pool)
+            services = Services(self._compiled, self._compiled.stages[0], partition, order, attempt, self._pool)
+            task._build(services)
+            operator = task._operators[STEP]
+            self._wire(operator.outputs, partition)
+            self._tasks.append(task)
+            self._services.append(services)
+            self._operators.append(operator)
+
+    def _wire(self, outputs: Outputs, partition: int) -> None:
+        def passed_on(watermark: Milliseconds | None) -> None:
+            if self._valve.advance(partition, watermark):
+                self._events.append(self._valve.watermark)
+
+        outputs.main.append(_Collector(self._events, passed_on))
+        outputs.side = _SideOutputs(self._sides)
+
+    def _entries(self) -> list[tuple[int, bytes]]:
+        """(state id, store key) of every committed entry, once all is committed."""
+        self.snapshot()
+        found: Changes = []
+        for services in self._services:
+            found += services.committed.range(b"", b"\xff" * 8)
+        return [(state_id_of_store_key(key), key) for key, _ in found]
+
+    def _timers(self, name: str) -> int:
+        wanted = self._state_ids[STEP, name]
+        return sum(state_id == wanted for state_id, _ in self._entries())
+
+
+class KeyedHarness(OperatorHarness):
+    """Drives a `KeyedProcessFunction`."""
+
+    def __init__(
+        self,
+        function: Any,
+        key: Callable[[Any], Any],
+        *,
+        key_type: Any = None,
+        errors: ErrorPolicy = "fail",
+        parallelism: int = 1,
+        max_parallelism: int = 128,
+        processing_time: Milliseconds = 0,
+    ) -> None:
+        super().__init__(
+            KeyedProcess(body=function, key_type=key_type, errors=errors),
+            key=key,
+            key_type=key_type,
+            parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            processing_time=processing_time,
+        )
