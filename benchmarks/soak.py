@@ -3,7 +3,9 @@
 - slowdown: the median of the last 100 epochs over the median of epochs 100 to 200, by the job's own history;
 - memory: resident memory of driver, JVM and Python workers together, the median over the last twentieth of the run over the
   median over the twentieth that follows its first fifth (pages that workers share count in each of them);
-- open_files, threads: likewise; shuffle_files: files under spark.local.dir, likewise.
+- open_files, threads: likewise; shuffle_files: files under spark.local.dir, likewise (fewer than ten count as ten);
+- live_heap: what is left in the JVM's heap after a garbage collection, at 95% of the run over the same at 20%. These collections
+  come just before the two spans of the other figures, so both begin alike.
 
 Every output record is checked at the end.
 """
@@ -42,6 +44,7 @@ def main() -> int:
         "records": arguments.records,
         "keys": arguments.keys,
         "sample_seconds": arguments.sample_seconds,
+        "collect_at": collect_at(arguments.epochs),
         "out": str(folder),
     }
     try:
@@ -49,10 +52,17 @@ def main() -> int:
         check_tiny(folder, parameters)
         say("output checked")
         rows = [epochs_row(result["history"], report), *resource_rows(result["samples"], arguments.epochs, report)]
+        before, after = (result["live_heap"][str(epoch)] / (1 << 20) for epoch in collect_at(arguments.epochs))
+        report.ratio("live_heap", after, before)
+        rows.append(["live heap MB, jvm", f"{before:,.1f}", f"{after:,.1f}", f"{after / before:.3f}"])
     except (ContenderError, MismatchError) as error:
         report.problems.append(str(error))
     title = f"{arguments.epochs:,} epochs of {arguments.records} events"
     return report.finish(table_of(title, ["what", "early", "end", "ratio"], rows), arguments.json)
+
+
+def collect_at(epochs: int) -> tuple[int, int]:
+    return int(0.20 * epochs), int(0.95 * epochs)
 
 
 def epochs_row(history: list[dict[str, Any]], report: Report) -> list[str]:
@@ -84,7 +94,7 @@ def resource_rows(samples: list[Sample], epochs: int, report: Report) -> list[li
             if kind is None:
                 report.ratio(name, after, before)
     before, after = (_median(part, lambda sample: sample["files"]) for part in (early, last))
-    report.ratio("shuffle_files", after, max(1, before))
+    report.ratio("shuffle_files", max(10, after), max(10, before))
     ratio = report.ratios["shuffle_files"]
     rows.append(["files under spark.local.dir", f"{before:,.0f}", f"{after:,.0f}", f"{ratio:.3f}"])
     return rows

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from harness.contenders import progress
 from harness.processes import Sampler
@@ -201,13 +202,29 @@ def tiny_epochs(parameters: Parameters) -> Result:
     started = time.time()
     with Sampler(Path(parameters["out"], "spark-local"), every=parameters.get("sample_seconds")) as sampler:
         told = _every(max(100, epochs // 20), records * epochs)
+        heaps: dict[int, int] = {}
+        done = 0
 
         def listen(record: EpochRecord) -> None:
-            sampler.mark = int(record.epoch)
+            nonlocal done
+            done += 1
+            sampler.mark = done
             told(record)
+            if done in parameters.get("collect_at", ()):
+                heaps[done] = _live_heap()
 
         result = env.execute(listener=listen)
-    return {"history": history_of(result), "samples": sampler.samples, "wall_seconds": time.time() - started}
+    return {"history": history_of(result), "samples": sampler.samples, "wall_seconds": time.time() - started, "live_heap": heaps}
+
+
+def _live_heap() -> int:
+    """What is left in the JVM's heap, in bytes, after garbage collection."""
+    jvm = SparkSession.builder.getOrCreate().sparkContext._jvm
+    assert jvm is not None
+    jvm.java.lang.System.gc()
+    jvm.java.lang.System.gc()
+    runtime = jvm.java.lang.Runtime.getRuntime()
+    return int(runtime.totalMemory() - runtime.freeMemory())
 
 
 def _every(epochs: int, events: int) -> Callable[[EpochRecord], None]:
