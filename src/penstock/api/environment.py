@@ -19,8 +19,9 @@ from penstock.config import JobConfig
 from penstock.connectors.collection.source import CollectionSource
 from penstock.connectors.protocol import Source
 from penstock.epochs.executor import Executor
-from penstock.epochs.history import JobResult, Listener
+from penstock.epochs.history import JobResult, Listener, RunListener
 from penstock.epochs.loop import Clock, EpochLoop
+from penstock.epochs.status import StatusWriter
 from penstock.errors import ConfigError, PlanError
 from penstock.plan.nodes import Graph
 from penstock.runtime.operators.sink import SinkStep
@@ -37,7 +38,7 @@ intercept: ContextVar[Callable[[StreamEnvironment], JobResult] | None] = Context
 """Called instead of running: how `penstock explain` gets at a program's plan."""
 
 listeners: ContextVar[tuple[Listener, ...]] = ContextVar("penstock_listeners", default=())
-"""Told of every committed epoch: how the command line shows progress."""
+"""Told of every committed epoch (a `RunListener` also of start and end): how the command line shows progress."""
 
 
 class StreamEnvironment:
@@ -110,17 +111,20 @@ class StreamEnvironment:
             raise PlanError("the program writes nothing", hint="end a stream with sink_to(...), print() or execute_and_collect()")
         told = listeners.get() + ((listener,) if listener is not None else ())
         with _storage_uri(config) as uri:
+            storage = open_storage(uri)
+            if config.storage is not None:
+                told += (StatusWriter(storage, config.name),)
             loop = EpochLoop(
                 graph=self._graph,
                 config=config,
-                storage=open_storage(uri),
+                storage=storage,
                 executor=executor or self._executor(config),
                 clock=clock,
                 listeners=told,
                 python_paths=_python_paths(),
             )
             with _stop_on_signals(loop):
-                return loop.run()
+                return _told(loop.run, [one for one in told if isinstance(one, RunListener)], config.name, storage.uri)
 
     def _executor(self, config: JobConfig) -> Executor:
         if config.executor == "inline":
@@ -138,6 +142,21 @@ def _configured(config: JobConfig, settings: dict[str, Any]) -> JobConfig:
     if unknown:
         raise ConfigError(f"unknown setting {unknown[0]!r}", hint=f"known: {', '.join(sorted(known))}")
     return replace(config, **settings)
+
+
+def _told(run: Callable[[], JobResult], told: list[RunListener], name: str, storage: str) -> JobResult:
+    """Run, and let the listeners know of the start and the end."""
+    for listener in told:
+        listener.started(name, storage)
+    try:
+        result = run()
+    except BaseException as error:
+        for listener in told:
+            listener.ended(None, error)
+        raise
+    for listener in told:
+        listener.ended(result, None)
+    return result
 
 
 @contextlib.contextmanager

@@ -22,7 +22,9 @@ _OWN_CODE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:
     """The program as plain data, for `penstock explain --json`."""
-    ids = {(s.step, s.name): number for number, s in enumerate((s for node in graph for s in node.states()), start=1)}
+    ids: dict[tuple[str, str], int] = {
+        (s.step, s.name): number for number, s in enumerate((s for node in graph for s in node.states()), start=1)
+    }
     plan = cut(graph, ids, config.parallelism, config.max_parallelism)
     stage_of = {step.step: stage.index for stage in plan.stages for step in stage.steps}
     return {
@@ -99,11 +101,11 @@ def _step(node: Node, stage: int) -> dict[str, Any]:
 
 
 def _user_function(function: Any) -> str | None:
-    """`name (file:line)`, unless the function is Penstock's own."""
-    if function is None:
-        return None
-    location = function_location(function)
-    return location.partition(" (")[0] if f"({_OWN_CODE}{os.sep}" in location else location
+    """`name (file:line)`. Of a function of Penstock's own (reduce, fold, split, …): the one the user gave it, if any."""
+    for given in (function, *(getattr(function, name, None) for name in ("function", "aggregate", "selector"))):
+        if given is not None and f"({_OWN_CODE}{os.sep}" not in function_location(given):
+            return function_location(given)
+    return None
 
 
 def _state(declaration: StateDeclaration) -> dict[str, Any]:
@@ -151,7 +153,7 @@ def _unnamed(node: Node) -> str:
 
 def _arrow(exchange: dict[str, Any]) -> str:
     start = exchange["from"] + (f" [{exchange['tag']}]" if exchange["tag"] else "")
-    key = f" ({exchange['key']})" if exchange["key"] else ""
+    key = ", columnar" if exchange["key"] == "columns" else ""
     end = ", ".join(exchange["to"]) or "a later stage"
     return f"  │ {exchange['how']}{key}: {start} → {end}" + (", relayed" if exchange["relayed"] else "")
 

@@ -1,0 +1,10 @@
+"""The command line: run, explain, jobs, stop, version, doctor. May import everything; nothing imports it.
+
+Control goes through the job's storage, so no command needs an open port.
+"""
+
+from __future__ import annotations
+
+from penstock.cli.app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,48 @@
+"""The commands by name."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import typer
+
+import penstock
+from penstock.cli.doctor import doctor_command
+from penstock.cli.explain import explain_command
+from penstock.cli.jobs import jobs_command
+from penstock.cli.run import run_command
+from penstock.cli.stop import stop_command
+
+app = typer.Typer(
+    name="penstock",
+    help="Stateful stream processing in Python, on Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+# Options that are not ours are the program's.
+_PROGRAM = {"ignore_unknown_options": True}
+
+app.command("run", context_settings=_PROGRAM)(run_command)
+app.command("explain", context_settings=_PROGRAM)(explain_command)
+app.command("jobs")(jobs_command)
+app.command("stop")(stop_command)
+app.command("doctor")(doctor_command)
+
+
+@app.command("version")
+def version_command() -> None:
+    """The versions of Penstock and of what it stands on."""
+    typer.echo(f"penstock {penstock.__version__}")
+    typer.echo(f"python {platform.python_version()}")
+    for package in ("pyspark", "pyarrow", "lmdb", "msgspec"):
+        try:
+            typer.echo(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            typer.echo(f"{package} is not installed")
+
+
+def main() -> None:
+    app()

@@ -1,0 +1,176 @@
+"""A running job on the screen: a live table on a terminal, a line a second elsewhere, a summary at the end.
+
+Everything goes to standard error: standard output is the program's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from penstock.epochs.history import EpochRecord, JobResult
+
+WINDOW_S = 5.0
+"""Rates are averages over so many seconds."""
+
+
+class Progress:
+    """A `RunListener` that shows what it hears."""
+
+    def __init__(self, console: Console | None = None, *, summary: bool = True) -> None:
+        self._console = console or Console(stderr=True, highlight=False)
+        self._summary = summary
+        self._live: Live | None = None
+        self._warnings = _Warnings(self)
+        self._reset("")
+
+    def _reset(self, name: str) -> None:
+        self._name = name
+        self._began = self._printed = time.monotonic()
+        self._recent: deque[tuple[float, int]] = deque()
+        self._seconds: deque[float] = deque(maxlen=10_000)
+        self._last: EpochRecord | None = None
+        self._epochs = self._records_in = self._records_out = self._hits = self._rebuilt = self._skipped = 0
+        self._state: int | None = None
+        self.restarts = 0
+
+    # --- what it hears -----------------------------------------------------------------------------------------------------
+
+    def started(self, name: str, storage: str) -> None:
+        self._reset(name)
+        self._spinner = Spinner("dots", Text(f"{name}: starting"))
+        logging.getLogger("penstock").addHandler(self._warnings)
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, get_renderable=self._render, refresh_per_second=5, transient=True)
+            self._live.start()
+        else:
+            self.say(f"{name}: starting, storage {storage}")
+
+    def __call__(self, record: EpochRecord) -> None:
+        now = time.monotonic()
+        self._last = record
+        self._epochs += 1
+        self._records_in += record.records_in
+        self._records_out += record.records_out
+        self._hits += record.local_hits
+        self._rebuilt += record.rebuilt
+        self._skipped += record.skipped
+        self._state = self._state if record.state_entries is None else record.state_entries
+        self._seconds.append(record.seconds)
+        self._recent.append((now, record.records_in))
+        while self._recent[0][0] < now - WINDOW_S:
+            self._recent.popleft()
+        if self._live is None and now - self._printed >= 1:
+            self._printed = now
+            self.say(", ".join(f"{what} {value}" for what, value in self._facts()))
+
+    def ended(self, result: JobResult | None, error: BaseException | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        logging.getLogger("penstock").removeHandler(self._warnings)
+        if result is not None:
+            self.restarts = result.restarts
+            if self._summary:
+                self._summarise(result)
+
+    def say(self, text: str, style: str = "") -> None:
+        console = self._console if self._live is None else self._live.console
+        console.print(Text(text, style=style), soft_wrap=True)
+
+    # --- what it shows -----------------------------------------------------------------------------------------------------
+
+    def _facts(self) -> list[tuple[str, str]]:
+        record = self._last
+        assert record is not None
+        lag = None if record.watermark_ms is None else (record.committed_ms - record.watermark_ms) / 1000
+        return [
+            ("epoch", f"{record.epoch:,}"),
+            ("records/s", f"{self._rate():,.0f}"),
+            ("latency", duration(record.seconds)),
+            ("watermark lag", "-" if lag is None else duration(lag)),
+            ("state entries", "-" if self._state is None else f"{self._state:,}"),
+            ("local hits", percent(self._hits, self._hits + self._rebuilt)),
+            ("restarts", str(self.restarts)),
+            ("records in", f"{self._records_in:,}"),
+            ("records out", f"{self._records_out:,}"),
+        ]
+
+    def _render(self) -> RenderableType:
+        if self._last is None:
+            return self._spinner
+        table = Table(title=f"{self._name}, {duration(time.monotonic() - self._began)}", title_justify="left", expand=False)
+        facts = self._facts()
+        for what, _ in facts:
+            table.add_column(what, justify="right", no_wrap=True)
+        table.add_row(*(value for _, value in facts))
+        return table
+
+    def _rate(self) -> float:
+        """Records a second over the last seconds, the first of them not counted: it says when counting began."""
+        if not self._recent:
+            return 0.0
+        since = max(self._began, time.monotonic() - WINDOW_S)
+        return sum(n for _, n in self._recent) / max(time.monotonic() - since, 0.001)
+
+    def _summarise(self, result: JobResult) -> None:
+        took = time.monotonic() - self._began
+        seconds = sorted(self._seconds)
+        outcome = "finished: all input is processed" if result.finished else f"stopped after epoch {result.last_epoch or '-'}"
+        rows = [
+            ("outcome", outcome),
+            ("epochs", f"{result.epochs:,}"),
+            ("records in, out", f"{result.records_in:,}, {result.records_out:,}"),
+            ("time", f"{duration(took)}, {result.records_in / max(took, 0.001):,.0f} records/s from start to end"),
+            ("latency", f"median {duration(at(seconds, 0.5))}, 99% within {duration(at(seconds, 0.99))}" if seconds else "-"),
+            ("local hits", percent(self._hits, self._hits + self._rebuilt)),
+            ("restarts", str(result.restarts)),
+            ("skipped records", f"{self._skipped:,}"),
+            ("storage", result.storage),
+        ]
+        table = Table(title=f"job {result.name}", title_justify="left", show_header=False)
+        for what, value in rows:
+            table.add_row(what, Text(value, overflow="fold"))
+        self._console.print(table)
+
+
+class _Warnings(logging.Handler):
+    """Shows the engine's warnings where they do not tear the table, and counts restarts."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(logging.WARNING)
+        self._progress = progress
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if "trying again" in message:
+            self._progress.restarts += 1
+        self._progress.say(f"warning: {message}", "yellow")
+
+
+def duration(seconds: float) -> str:
+    """For people: "12 ms", "3.4 s", "5.0 min", "2.0 h", "9.1 d"."""
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for unit, size, limit in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < limit:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds / 86_400:,.1f} d"
+
+
+def percent(part: int, whole: int) -> str:
+    return "-" if not whole else f"{100 * part / whole:.0f}%"
+
+
+def at(ordered: list[float], share: float) -> float:
+    """The value below which this share of a sorted list lies."""
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

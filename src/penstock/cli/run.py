@@ -1,0 +1,99 @@
+"""`penstock run`: a program, with settings from the command line and its progress on the screen."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from types import TracebackType
+from typing import Annotated, Any
+
+import typer
+
+from penstock.api.environment import listeners, overrides
+from penstock.cli.problems import clean_errors, errors
+from penstock.cli.program import run_program
+from penstock.cli.progress import Progress
+from penstock.errors import PenstockError
+
+
+def run_command(
+    program: Annotated[str, typer.Argument(metavar="APP.py", help="The program.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ARGS]...", help="The program's own arguments; after -- also those that look like ours."),
+    ] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="Where state and progress are kept: a folder, or s3://bucket/prefix.")
+    ] = None,
+    parallelism: Annotated[int | None, typer.Option(help="Partitions of each stage.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master, for example local[4,4] or spark://host:7077.")] = None,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when there is nothing left to read.")] = False,
+    name: Annotated[str | None, typer.Option(help="The job's name.")] = None,
+    executor: Annotated[str | None, typer.Option(help="spark, or inline: in this process, without Spark.")] = None,
+    guarantee: Annotated[str | None, typer.Option(help="exactly-once, at-least-once or at-most-once.")] = None,
+    allow_dropped_state: Annotated[
+        bool, typer.Option("--allow-dropped-state", help="Lose, for good, the state that the program no longer claims.")
+    ] = False,
+    fall_back: Annotated[
+        bool, typer.Option("--fall-back", help="If the newest epoch is damaged, start from the newest whole one.")
+    ] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Run a program. What is given here wins over the program's own settings."""
+    given: dict[str, Any] = {
+        "storage": storage,
+        "parallelism": parallelism,
+        "master": master,
+        "until_idle": until_idle or None,
+        "name": name,
+        "executor": executor,
+        "guarantee": guarantee,
+        "allow_dropped_state": allow_dropped_state or None,
+        "fall_back": fall_back or None,
+    }
+    overridden = overrides.set({setting: value for setting, value in given.items() if value is not None})
+    progress = _Watched()
+    heard = listeners.set((progress,))
+    try:
+        with clean_errors(trace=trace):
+            _run(program, arguments or [])
+        if not progress.runs:
+            errors.print(f"{program} ended without executing anything: does it call env.execute()?", soft_wrap=True)
+    finally:
+        overrides.reset(overridden)
+        listeners.reset(heard)
+
+
+class _Watched(Progress):
+    """Progress that also knows whether there was any run."""
+
+    runs = 0
+
+    def started(self, name: str, storage: str) -> None:
+        self.runs += 1
+        super().started(name, storage)
+
+
+def _run(program: str, arguments: list[str]) -> None:
+    try:
+        run_program(program, arguments)
+    except PenstockError:
+        raise
+    except KeyboardInterrupt:
+        errors.print("interrupted; what was committed stays committed")
+        raise typer.Exit(130) from None
+    except Exception as error:
+        error.__traceback__ = _users_part(error.__traceback__)
+        traceback.print_exception(error, file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
+def _users_part(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames between the command line and the program."""
+    ours = (os.path.dirname(os.path.abspath(__file__)), os.path.abspath(runpy.__file__), "<frozen runpy>")
+    kept = trace
+    while kept is not None and kept.tb_frame.f_code.co_filename.startswith(ours):
+        kept = kept.tb_next
+    return kept or trace
