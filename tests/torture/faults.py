@@ -1,0 +1,137 @@
+"""What is done to a driver, and the plan of a campaign: a function of the seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+DRIVER_POINTS = {
+    "source:planned": 6,
+    "epoch:submit": 6,
+    "epoch:ran": 6,
+    "manifest:before": 6,
+    "manifest:after": 6,
+    "sink:committed": 6,
+    "done:before": 6,
+    "retention:retired": 3,
+    "half-written:json": 6,
+    "recovery:before-commit": 1,
+    "recovery:committed": 1,
+    "recovery:taken-over": 1,
+}
+"""Places in the driver, and how often each may be passed before it kills."""
+
+WORKER_POINTS = {
+    "task:read": 8,
+    "task:frame": 12,
+    "task:prepare": 8,
+    "task:delta": 4,
+    "half-written:delta": 4,
+    "compaction:write": 2,
+}
+"""Places in Python workers and in the process that compacts: the driver lives on."""
+
+STOPS = ("manifest:before", "manifest:after")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`kind`: point, stop (at a point), or who is killed at a random time: driver, everybody, jvm, worker, executor.
+
+    `after`: at the how-manieth passing, or after so many epochs and `delay` seconds.
+    """
+
+    kind: str
+    place: str = ""
+    after: int = 1
+    delay: float = 0.0
+
+    @property
+    def fatal(self) -> bool:
+        """Does the driver need a successor?"""
+        return self.kind in ("driver", "everybody", "stop") or self.place in DRIVER_POINTS
+
+    @property
+    def timed(self) -> bool:
+        return self.kind not in ("point", "stop")
+
+    @property
+    def armed(self) -> str:
+        return "" if self.timed else f"{self.place}={'stop' if self.kind == 'stop' else 'kill'}@{self.after}"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.place}@{self.after}" if self.place else f"{self.kind} after {self.after} epochs"
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """One job, from start to finish. `rounds[i]` is what the i-th driver suffers; at most its last fault is fatal."""
+
+    number: int
+    job: str
+    master: str
+    rounds: list[list[Fault]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"{self.number}-{self.job}-{self.master.partition('[')[0]}"
+
+    @property
+    def faults(self) -> int:
+        return sum(map(len, self.rounds))
+
+
+LOCAL, CLUSTER = "local[2,4]", "local-cluster[2,1,1024]"
+
+
+def campaigns(seed: int, jobs: list[str], masters: tuple[str, ...] = (LOCAL, LOCAL, CLUSTER)) -> Iterator[Campaign]:
+    """Campaigns without end. Every named place comes up before any comes up twice."""
+    dice = random.Random(seed)
+    fatal, harmless = _deck(dice, [*_points(DRIVER_POINTS), *_stops()], 2), _deck(dice, _points(WORKER_POINTS), 3)
+    for number in count():
+        master = masters[number % len(masters)]
+        rounds: list[list[Fault]] = []
+        for turn in range(3):
+            worst = _draw(dice, next(fatal), ("driver", "everybody"))
+            if worst.place.startswith("recovery:") and turn == 0:
+                rounds.append([Fault("point", "manifest:after", dice.randint(1, 6))])
+            spared = [_draw(dice, next(harmless), ("executor", "worker") if master == CLUSTER else ("worker", "jvm"))]
+            if worst.place.startswith("recovery:"):
+                spared = []
+            rounds.append([*spared, worst])
+        rounds.append([_draw(dice, None, ("executor",) if master == CLUSTER else ("worker", "jvm"))])
+        yield Campaign(number, jobs[number % len(jobs)], master, rounds)
+
+
+def shortened(campaign: Campaign, faults: int) -> Campaign:
+    """At most so many faults."""
+    rounds = []
+    for one in campaign.rounds:
+        rounds.append(one[: max(0, faults)])
+        faults -= len(one)
+    return Campaign(campaign.number, campaign.job, campaign.master, [one for one in rounds if one])
+
+
+def _points(points: dict[str, int]) -> list[tuple[str, str, int]]:
+    return [("point", place, most) for place, most in points.items()]
+
+
+def _stops() -> list[tuple[str, str, int]]:
+    return [("stop", place, 5) for place in STOPS]
+
+
+def _deck(dice: random.Random, cards: list[tuple[str, str, int]], blank_every: int) -> Iterator[tuple[str, str, int] | None]:
+    """The cards in random order, over and over, with a blank now and then: a kill at a random time."""
+    while True:
+        dealt: list[tuple[str, str, int] | None] = [*cards, *([None] * (len(cards) // blank_every))]
+        dice.shuffle(dealt)
+        yield from dealt
+
+
+def _draw(dice: random.Random, card: tuple[str, str, int] | None, at_random: tuple[str, ...]) -> Fault:
+    if card is None:
+        return Fault(dice.choice(at_random), after=dice.randint(1, 4), delay=dice.random() * 0.4)
+    kind, place, most = card
+    return Fault(kind, place, dice.randint(1, most))
