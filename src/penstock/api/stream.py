@@ -190,7 +190,7 @@ class DataStream(Generic[T]):
                 f"{what}({function!r}): this is not a function",
                 hint=f"give a function, a lambda, or an object with a method {what}()",
             )
-        if isinstance(function, type):
+        if isinstance(function, type) and callable(getattr(function, what, None)):
             raise PlanError(f"{what}({function.__name__}): this is a class", hint=f"give an instance: {function.__name__}()")
         return self._then(Stateless(what=what, body=function, errors=errors), name, what)
 

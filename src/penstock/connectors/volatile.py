@@ -9,11 +9,10 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-import cloudpickle
-
 from penstock.connectors.protocol import CommitterContext
 from penstock.ids import Epoch
 from penstock.records import Batch
+from penstock.runtime import shipping
 
 
 class VolatileWriter:
@@ -42,7 +41,7 @@ def pack(values: list[Any], count: int) -> bytes:
     try:
         return pickle.dumps((values, count), pickle.HIGHEST_PROTOCOL)
     except Exception:  # classes and functions of the user's script, which a worker cannot import by name
-        return cloudpickle.dumps((values, count))  # type: ignore[no-any-return]
+        return shipping.dumps((values, count))
 
 
 def unpack(committable: bytes) -> tuple[list[Any], int]:

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from penstock.ids import Milliseconds
 from penstock.records import Batch, Columns, Records, RowType
+from penstock.runtime import shipping
 
 DATA, TRAILER = 0, 1
 _HEAD = Struct("<BHIIq")
@@ -148,7 +149,7 @@ def dump_values(values: list[Any]) -> tuple[int, bytes]:
     try:
         return _PICKLED, pickle.dumps(values, protocol=5)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return _CLOUDPICKLED, cloudpickle.dumps(values, protocol=5)
+        return _CLOUDPICKLED, shipping.dumps(values)
 
 
 def load_values(kind: int, data: bytes | memoryview) -> list[Any]:
