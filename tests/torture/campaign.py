@@ -48,7 +48,7 @@ class Driver:
             (folder / name).mkdir(exist_ok=True)
         environment = {
             **os.environ,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
             "PENSTOCK_LOCAL_DIR": str(folder / "local"),
             "PENSTOCK_FAILPOINTS": ";".join(filter(None, (fault.armed for fault in faults))),
             "PENSTOCK_FAILPOINTS_ONCE": str(self.once),
@@ -123,7 +123,7 @@ class Run:
             self._wake(everyone=True)
             if not finished and not self.outcome.problems:
                 self.outcome.problems.append("the job did not finish")
-            if finished:
+            if not self.outcome.problems:
                 self._judge(job)
         finally:
             for driver in self.drivers:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -20,6 +21,9 @@ if __name__ == "__main__":
 from tests.torture.campaign import run_campaign
 from tests.torture.faults import Campaign, campaigns, shortened
 from tests.torture.oracle import JOBS
+
+
+MOST_FAILURES = 3
 
 
 def torture(kills: int, seed: int, only: str | None, *, jobs: list[str] | None = None, limit_s: float = 300.0) -> int:
@@ -52,6 +56,9 @@ def torture(kills: int, seed: int, only: str | None, *, jobs: list[str] | None =
             print(
                 f"again: python tests/torture/run.py --kills {campaign.faults} --seed {seed} --only {campaign.name}", flush=True
             )
+        if len(failed) >= MOST_FAILURES:
+            print("too many failures: giving up", flush=True)
+            break
     print(f"kills={done} lost={lost} duplicated={duplicated}", flush=True)
     return 1 if failed or lost or duplicated else 0
 
@@ -62,6 +69,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", metavar="CAMPAIGN", help="one campaign by the name it is printed with")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # so that the drivers are ended too
     seed = args.seed if args.seed is not None else random.SystemRandom().randrange(1_000_000)
     sys.exit(torture(args.kills, seed, args.only))
 

@@ -110,8 +110,11 @@ def find_head(storage: Storage, *, fall_back: bool = False) -> Head:
 
 
 def check_not_fenced(storage: Storage, epoch: Epoch) -> None:
-    """After creating manifest `epoch`: is it still the newest? Otherwise another driver has taken over."""
-    if storage.exists(paths.manifest(Epoch(epoch + 1))):
+    """After creating manifest `epoch`: is it still the newest? Otherwise another driver has taken over.
+
+    Any epoch above counts, not just the next: whoever slept long enough finds that those after its own are retired already.
+    """
+    if any(paths.epoch_number(listed.path) > epoch for listed in storage.list(paths.EPOCHS)):
         raise fenced(epoch)
 
 

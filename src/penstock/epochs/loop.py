@@ -189,14 +189,22 @@ class EpochLoop:
                 self._committers[node.step] = definition.sink.committer(sink_context)
 
     def _finish_commits(self, head: Head) -> None:
-        """Commit the sinks of epochs that were committed but not marked done."""
-        for epoch in head.undone:
-            if head.manifest is None or epoch > head.manifest.epoch:
-                continue
-            manifest = head.manifest if epoch == head.manifest.epoch else load_manifest(self._storage, epoch)
+        """Commit the sinks of epochs that were committed but not marked done.
+
+        Only of those that led to the head: a driver that woke up late may have left a manifest whose epoch is nobody's past.
+        """
+        unfinished: list[Manifest] = []
+        manifest = head.manifest
+        while manifest is not None:
+            if manifest.epoch in head.undone:
+                unfinished.append(manifest)
+            parent = manifest.parent
+            further = parent in head.epochs and any(epoch <= parent for epoch in head.undone) if parent is not None else False
+            manifest = load_manifest(self._storage, parent) if parent is not None and further else None
+        for manifest in reversed(unfinished):
             if self._config.guarantee == "exactly-once":
-                commit_sinks(self._committers, manifest.committables, epoch)
-            mark_done(self._storage, epoch)
+                commit_sinks(self._committers, manifest.committables, manifest.epoch)
+            mark_done(self._storage, manifest.epoch)
 
     def _commit_take_over(self, head: Head, layout: StateLayout) -> None:
         before = head.manifest
@@ -212,7 +220,7 @@ class EpochLoop:
             term=self._term,
             plan=self._plan_number,
             parent=before.epoch if before else None,
-            processing_time=max(self._clock.now_ms(), before.processing_time if before else 0),
+            processing_time=processing_time(self._clock.now_ms(), before),
             created_ms=self._clock.now_ms(),
             sources=sources,
             watermarks=before.watermarks if before else {},
@@ -288,7 +296,7 @@ class EpochLoop:
     def _decide(self) -> tuple[Decision | None, Milliseconds | None]:
         """What the next epoch is, if there is a reason for one; else, when to look again."""
         head, config = self._head, self._config
-        now = max(self._clock.now_ms(), head.processing_time)
+        now = processing_time(self._clock.now_ms(), head)
         limits = self._admission.limits(sum(not head.sources.get(s.step, SourceState()).ended for s in self._sources))
         plans: dict[str, SourcePlan] = {}
         for source in self._sources:
@@ -496,6 +504,11 @@ class EpochLoop:
         if hasattr(self, "_compactor"):
             _quietly(self._compactor.close)
         _quietly(self._executor.close)
+
+
+def processing_time(now_ms: Milliseconds, head: Manifest | None) -> Milliseconds:
+    """It never goes back, whatever the clocks of successive drivers show."""
+    return max(now_ms, head.processing_time if head is not None else 0)
 
 
 def publication_of(order: EpochOrder) -> Epoch:

@@ -17,7 +17,6 @@ from penstock.errors import StateError
 from penstock.state.files import FileRef
 from penstock.storage import open_storage
 
-
 _MAIN = "import sys; from penstock.epochs.merge_process import serve; serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)"
 """Not `-m`: the package imports this module itself, and runpy would warn of that on the user's terminal."""
 

@@ -12,7 +12,7 @@ from penstock.runtime.manifest import load_manifest
 from penstock.runtime.orders import EpochOrder, PartitionState
 from penstock.state.files import Block, FileRef, read_entries
 from penstock.state.key_groups import groups_of
-from penstock.state.local import applied_file, open_at, store_path
+from penstock.state.local import open_at, store_path
 from penstock.state.store import LocalStore
 from penstock.state.store_snapshot import StoreSnapshot
 
@@ -58,10 +58,8 @@ class CommittedState:
             return
         job = self._job
         path = store_path(job.local_dir, job.job, job.fingerprint, job.parallelism, self._stage.index, self._partition)
-        chain = state.tail
-        if not state.whole and applied_file(path) not in {ref.name for ref in chain}:
-            chain = self._whole_chain()
-        self.store, self.origin = open_at(path, chain, self._read, partial(_recent.get))
+        whole = None if state.whole else self._whole_chain
+        self.store, self.origin = open_at(path, state.tail, self._read, partial(_recent.get), whole)
         self._snapshot = self.store.snapshot()
 
     def _whole_chain(self) -> list[FileRef]:

@@ -15,7 +15,7 @@ import socket
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from penstock import paths
 from penstock.errors import EpochFailedError, PenstockError, StorageError
@@ -152,14 +152,7 @@ class Task:
                 frame = Frame(data)
                 counts[frame.upstream] += 1
                 buffer.add(frame)
-        missing = [upstream for upstream in range(self.job.parallelism) if upstream not in trailers]
-        torn = [u for u, trailer in trailers.items() if trailer.frames != counts[u]]
-        if missing or torn:
-            raise EpochFailedError(
-                f"stage {self.stage.index}, partition {self.partition}: the input is not whole",
-                detail=f"no trailer from upstream tasks {missing}; frames missing from {torn}",
-                hint="a fetch failed half-way; the task is tried again",
-            )
+        check_whole(trailers, counts, self.job.parallelism, f"stage {self.stage.index}, partition {self.partition}")
         self._report.consumed = {u: trailer.attempt for u, trailer in sorted(trailers.items())}
         self._report.upstream = [trailer.report for _, trailer in sorted(trailers.items()) if trailer.report]
         buffer.trailers = trailers
@@ -285,6 +278,18 @@ class Task:
             if isinstance(operator, SinkOperator):
                 operator.abort()
         self._pool.discard(self.partition)
+
+
+def check_whole(trailers: Mapping[int, Trailer], counts: Mapping[int, int], upstreams: int, where: str) -> None:
+    """Raise `EpochFailedError` unless every upstream task ended its stream, and as many frames came as it sent."""
+    missing = [upstream for upstream in range(upstreams) if upstream not in trailers]
+    torn = [u for u, trailer in trailers.items() if trailer.frames != counts.get(u, 0)]
+    if missing or torn:
+        raise EpochFailedError(
+            f"{where}: the input is not whole",
+            detail=f"no trailer from upstream tasks {missing}; frames missing from {torn}",
+            hint="a fetch failed half-way; the task is tried again",
+        )
 
 
 class Inlet:

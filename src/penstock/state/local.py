@@ -69,16 +69,26 @@ def boot_id() -> str:
 
 
 def open_at(
-    path: str, chain: list[FileRef], read: ReadBlocks, cached: CachedEntries = lambda name: None
+    path: str,
+    chain: list[FileRef],
+    read: ReadBlocks,
+    cached: CachedEntries = lambda name: None,
+    whole: Callable[[], list[FileRef]] | None = None,
 ) -> tuple[LocalStore, Origin]:
-    """The store in `path`, at the last file of `chain`. `cached` may know a delta's entries without reading."""
+    """The store in `path`, at the last file of `chain`. `cached` may know a delta's entries without reading.
+
+    `whole`: `chain` is only the end of the chain that this gives; a store that is further behind, or new, needs all of it.
+    """
     for _ in range(_ATTEMPTS):
         store = _current(path)
         if store is None:
             break
         try:
             applied = store.applied()
-            done = _position(applied, chain)
+            done = _position(applied, chain) if applied is not None or whole is None else None
+            if done is None and whole is not None:
+                chain, whole = whole(), None
+                done = _position(applied, chain)
             if done is None:
                 break
             _catch_up(store, applied, chain[done:], read, cached)
@@ -88,6 +98,8 @@ def open_at(
             break
         _release_others(path, store)
         return store, "local"
+    if whole is not None:
+        chain = whole()
     store = LocalStore.open(os.path.join(path, f"data-{uuid.uuid4().hex}"))
     _catch_up(store, None, chain, read, cached)
     _point_to(path, os.path.basename(store.path))
