@@ -14,6 +14,8 @@ from penstock.runtime.exchange import Channel, Exchange
 from penstock.runtime.operators.operator import StateDeclaration
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
+from penstock.state.codecs import codec_for
+from penstock.state.descriptors import MapState
 from penstock.state.handles import state_codec
 
 VERSION = 1
@@ -103,8 +105,11 @@ def _step(node: Node, stage: int) -> dict[str, Any]:
 def _user_function(function: Any) -> str | None:
     """`name (file:line)`. Of a function of Penstock's own (reduce, fold, split, …): the one the user gave it, if any."""
     for given in (function, *(getattr(function, name, None) for name in ("function", "aggregate", "selector"))):
-        if given is not None and f"({_OWN_CODE}{os.sep}" not in function_location(given):
-            return function_location(given)
+        if given is None:
+            continue
+        location = function_location(given)
+        if f"({_OWN_CODE}{os.sep}" not in location:
+            return location if "(" in location else getattr(given, "__qualname__", location)
     return None
 
 
@@ -116,6 +121,7 @@ def _state(declaration: StateDeclaration) -> dict[str, Any]:
         "name": declaration.name,
         "kind": declaration.kind,
         "schema": state_codec(state).schema,
+        "map_key": codec_for(state.key_type).schema if isinstance(state, MapState) and state.key_type is not None else None,
         "ttl": None if ttl is None else {"ms": ttl.ms, "time": ttl.time, "refresh": ttl.refresh},
     }
 
@@ -179,7 +185,8 @@ def _step_lines(step: dict[str, Any]) -> list[str]:
 
 
 def _state_line(state: dict[str, Any]) -> str:
-    line = f"{state['name']}: {state['kind']} of {schema_text(state['schema'])}"
+    key = f"{schema_text(state['map_key'])} → " if state["map_key"] is not None else ""
+    line = f"{state['name']}: {state['kind']} of {key}{schema_text(state['schema'])}"
     if state["ttl"] is not None:
         line += f", ttl {state['ttl']['ms']} ms of {state['ttl']['time']} time since the last {state['ttl']['refresh']}"
     return line

@@ -10,18 +10,16 @@ import hashlib
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark.core.rdd import RDD, PipelinedRDD
-from pyspark.serializers import NoOpSerializer
 from pyspark.sql import SparkSession
 
 from penstock.errors import EpochFailedError, ExecutorLostError
+from penstock.executors.spark.bridge import Bridge
 from penstock.executors.spark.session import forget_session, is_cluster, make_session
 from penstock.executors.spark.worker import StageFunction, nothing
 from penstock.failpoints import fail_point
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.orders import EpochOrder, TaskReport, decode_reports, encode_order
 
-_PARTITIONER_ID = 7
 _BROADCAST_ABOVE = 64 * 1024
 
 
@@ -81,17 +79,15 @@ class SparkExecutor:
         session = self.session()
         context = session.sparkContext
         self._context = context
-        jvm: Any = context._jvm
-        self._pairwise, self._python_rdd, partitioner = jvm.PairwiseRDD, jvm.PythonRDD, jvm.PythonPartitioner
-        self._partitioner = partitioner(job.parallelism, _PARTITIONER_ID)
-        self._start_rdd: RDD[Any] = context.parallelize(range(job.parallelism), job.parallelism)
+        self._bridge = Bridge(context, job.parallelism)
         large = len(self._job_bytes) > _BROADCAST_ABOVE
-        self._shipped: Any = context.broadcast(self._job_bytes) if large else self._job_bytes
+        self._shipped: Any = self._bridge.broadcast(self._job_bytes) if large else self._job_bytes
         self._anchor = self._make_anchor() if is_cluster(session) else None
 
     def _make_anchor(self) -> Any:
         """An empty cached dataset with our partitioner: its partitions stay where they were first computed."""
-        anchor = self._shuffled(self._raw(self._start_rdd, nothing)).persist(_storage_level(self._context))
+        bridge = self._bridge
+        anchor = bridge.shuffled(bridge.stage(bridge.start, nothing, first=True)).persist(bridge.in_memory())
         anchor.count()
         return anchor
 
@@ -113,50 +109,32 @@ class SparkExecutor:
         assert job is not None
         data = encode_order(order)
         key = (self._digest, order.term, order.plan)
-        rdd = self._start_rdd
+        bridge = self._bridge
+        rdd = bridge.start
         last = len(job.stages) - 1
         for stage in range(last):
             function = StageFunction(self._digest, self._shipped, data, key, stage, False)
-            jrdd = self._shuffled(self._raw(rdd, function))
-            if self._anchor is not None:
-                jrdd = self._anchor.union(jrdd)
-            rdd = RDD(jrdd, self._context, NoOpSerializer())
-        final = self._raw(rdd, StageFunction(self._digest, self._shipped, data, key, last, True))
+            shuffled = bridge.shuffled(bridge.stage(rdd, function, first=stage == 0))
+            rdd = (shuffled if self._anchor is None else self._anchor.union(shuffled)).rdd()
+        final = bridge.stage(rdd, StageFunction(self._digest, self._shipped, data, key, last, True), first=last == 0)
         try:
-            reports = final.collect()
+            reports = bridge.collect(final)
         finally:
             if last:
-                final._jrdd.rdd().cleanShuffleDependencies(False)
+                final.cleanShuffleDependencies(False)
         found: list[TaskReport] = []
         for report in reports:
             found += decode_reports(report)
         return found
 
     def keep_warm(self) -> None:
-        self._raw(self._start_rdd, nothing).collect()
-
-    def _raw(self, rdd: RDD[Any], function: Any) -> RDD[bytes]:
-        """A Python stage whose output is bytes as they are, not pickled.
-
-        It must not claim its input's partitioner: Spark leaves a shuffle out between two stages that have the same one.
-        """
-        stage: RDD[bytes] = PipelinedRDD(rdd, function, preservesPartitioning=False)
-        stage._bypass_serializer = True  # type: ignore[attr-defined]
-        return stage
-
-    def _shuffled(self, rdd: RDD[bytes]) -> Any:
-        pairs = self._pairwise(rdd._jrdd.rdd()).asJavaPairRDD()
-        return self._python_rdd.valueOfPair(pairs.partitionBy(self._partitioner))
+        self._bridge.collect(self._bridge.stage(self._bridge.start, nothing, first=True))
 
     def _failure(self, error: Py4JJavaError) -> EpochFailedError:
         text = str(error.java_exception.toString()) if error.java_exception is not None else str(error)
         if "SparkContext was shut down" in text or "stopped SparkContext" in text or "No active SparkContext" in text:
             return ExecutorLostError("the Spark session was shut down", detail=text[:2000])
         return EpochFailedError("a Spark job failed", detail=_interesting(text))
-
-
-def _storage_level(context: Any) -> Any:
-    return context._jvm.org.apache.spark.api.java.StorageLevels.MEMORY_ONLY
 
 
 def _interesting(text: str) -> str:

@@ -45,7 +45,8 @@ def make_session(name: str, master: str | None, config: Mapping[str, str]) -> Sp
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"penstock: {name}").master(master or default_master())
     for key, value in {**SETTINGS, **_executor_environment(), **_quiet(config), **config}.items():
-        builder = builder.config(key, value)
+        if not key.startswith("penstock."):  # ours: Spark would complain of it
+            builder = builder.config(key, value)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
