@@ -56,19 +56,20 @@ def main(parameters: dict[str, Any]) -> dict[str, Any]:
     )
     if feeder:
         feeder.start()
-    started = time.time()
-    while time.time() - started < seconds + 4 and not query.awaitTermination(1):
-        if feeder and feeder.sent >= seconds * rate:
+    deadline = time.time() + 2 * seconds + 60
+    while time.time() < deadline and not query.awaitTermination(1):
+        last = query.lastProgress
+        if last and last["numInputRows"] and _range(last, rate, feeder is None)[1] >= seconds * rate:
             break
     if feeder:
         feeder.stop()
-        query.processAllAvailable()
     query.stop()
     if query.exception() is not None:
         raise RuntimeError(str(query.exception()))
     ranges = {each["batchId"]: _range(each, rate, feeder is None) for each in query.recentProgress if each["numInputRows"]}
     spark.stop()
-    written = {number: _lines(out / f"{number}") for number in finished}
+    # A batch that was under way when the query stopped may be written, and yet not be in its progress.
+    written = {number: _lines(out / f"{number}") for number in finished if number in ranges}
     # Of the rate source an event's time is its number by the rate, after a start that the output tells.
     begin = feeder.begin if feeder else _rate_begin([line for lines in written.values() for line in lines], rate)
     lags: dict[int, float] = {}
