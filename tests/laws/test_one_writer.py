@@ -1,0 +1,120 @@
+"""Law: one writer. A driver that has a successor commits nothing, however late it finds out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.epochs import commit, loop
+from penstock.errors import FencedError
+from tests.laws.trying import Interrupted, breaks, check_exact, run
+
+
+def check_successor(folder: Path, *, stopped_at: str, epochs_of_successor: int | None, patch: pytest.MonkeyPatch) -> None:
+    """A driver stops at a place in its third epoch, a second one takes over, the first goes on."""
+    passed = 0
+    real, real_commit = commit.fail_point, commit.commit_sinks
+    late: list[int] = []
+
+    def successor() -> None:
+        if epochs_of_successor is None:
+            run(folder)
+            return
+        stop = Interrupted(epochs_of_successor + 1, _stop)
+        with pytest.raises(Stopped):
+            run(folder, stop)
+
+    def committed(committers: object, committables: object, epoch: int) -> None:
+        late.append(epoch)
+        real_commit(committers, committables, epoch)  # type: ignore[arg-type]
+
+    def point(name: str) -> None:
+        nonlocal passed
+        real(name)
+        if name == stopped_at:
+            passed += 1
+            if passed == 4:
+                patch.setattr(commit, "fail_point", real)
+                successor()
+                patch.setattr(loop, "commit_sinks", committed)
+
+    patch.setattr(commit, "fail_point", point)
+    with pytest.raises(FencedError):
+        run(folder)
+    assert not late, f"it committed sinks of epochs {late}"
+    patch.setattr(loop, "commit_sinks", real_commit)
+    if epochs_of_successor is not None:
+        run(folder)
+    check_exact(folder)
+
+
+class Stopped(BaseException):
+    pass
+
+
+def _stop() -> None:
+    raise Stopped
+
+
+PLACES = [(place, epochs) for place in ("manifest:before", "manifest:after") for epochs in (0, 2, 7, None)]
+
+
+@pytest.mark.parametrize(("place", "epochs"), PLACES)
+def test_a_driver_that_wakes_up_late_commits_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, epochs: int | None
+) -> None:
+    check_successor(tmp_path, stopped_at=place, epochs_of_successor=epochs, patch=monkeypatch)
+
+
+def test_it_fails_without_the_look_at_epochs_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "check_not_fenced", lambda storage, epoch: None)
+    breaks(lambda: check_successor(tmp_path, stopped_at="manifest:after", epochs_of_successor=2, patch=monkeypatch))
+
+
+def test_it_fails_with_a_look_at_the_next_epoch_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from penstock import paths
+    from penstock.epochs.fencing import fenced
+    from penstock.ids import Epoch
+    from penstock.storage import Storage
+
+    def next_only(storage: Storage, epoch: Epoch) -> None:
+        if storage.exists(paths.manifest(Epoch(epoch + 1))):
+            raise fenced(epoch)
+
+    monkeypatch.setattr(commit, "check_not_fenced", next_only)
+    breaks(lambda: check_successor(tmp_path, stopped_at="manifest:before", epochs_of_successor=7, patch=monkeypatch))
+
+
+def test_it_fails_when_a_manifest_of_another_driver_is_adopted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "_adopt", lambda storage, manifest, path: None)
+    monkeypatch.setattr(commit, "check_not_fenced", lambda storage, epoch: None)
+    breaks(lambda: check_successor(tmp_path, stopped_at="manifest:before", epochs_of_successor=0, patch=monkeypatch))
+
+
+def test_every_start_commits_an_epoch_of_its_own(tmp_path: Path) -> None:
+    terms = []
+    for _ in range(3):
+        with pytest.raises(Stopped):
+            run(tmp_path, Interrupted(2, _stop))
+        terms.append(sorted((tmp_path / "storage" / "terms").iterdir())[-1].name)
+    assert len(set(terms)) == 3
+
+
+def test_it_fails_without_a_take_over_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A successor that has committed nothing yet does not stop the driver before it."""
+
+    def no_take_over(self: loop.EpochLoop, head: loop.Head, layout: object) -> None:
+        assert head.manifest is not None
+        self._head = head.manifest
+
+    def successor() -> None:
+        with monkeypatch.context() as patch, pytest.raises(Stopped):
+            patch.setattr(loop.EpochLoop, "_commit_take_over", no_take_over)
+            run(tmp_path, Interrupted(1, _stop))
+
+    def check() -> None:
+        with pytest.raises(FencedError):
+            run(tmp_path, Interrupted(3, successor))
+
+    breaks(check)
