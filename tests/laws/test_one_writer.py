@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from penstock.epochs import commit, loop
+from penstock.epochs.fencing import Head
 from penstock.errors import FencedError
+from penstock.failpoints import fail_point
 from tests.laws.trying import Interrupted, breaks, check_exact, run
 
 
 def check_successor(folder: Path, *, stopped_at: str, epochs_of_successor: int | None, patch: pytest.MonkeyPatch) -> None:
     """A driver stops at a place in its third epoch, a second one takes over, the first goes on."""
     passed = 0
-    real, real_commit = commit.fail_point, commit.commit_sinks
+    real, real_commit = fail_point, commit.commit_sinks
     late: list[int] = []
 
     def successor() -> None:
@@ -97,14 +99,14 @@ def test_every_start_commits_an_epoch_of_its_own(tmp_path: Path) -> None:
     for _ in range(3):
         with pytest.raises(Stopped):
             run(tmp_path, Interrupted(2, _stop))
-        terms.append(sorted((tmp_path / "storage" / "terms").iterdir())[-1].name)
+        terms.append(max((tmp_path / "storage" / "terms").iterdir()).name)
     assert len(set(terms)) == 3
 
 
 def test_it_fails_without_a_take_over_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A successor that has committed nothing yet does not stop the driver before it."""
 
-    def no_take_over(self: loop.EpochLoop, head: loop.Head, layout: object) -> None:
+    def no_take_over(self: loop.EpochLoop, head: Head, layout: object) -> None:
         assert head.manifest is not None
         self._head = head.manifest
 

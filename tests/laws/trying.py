@@ -19,8 +19,8 @@ from penstock.runtime.manifest import Manifest, load_manifest
 from penstock.runtime.orders import EpochOrder, TaskReport
 from penstock.storage import open_storage
 
-COUNT = 240
-KEYS = 11
+COUNT = 300
+KEYS = 101
 
 
 class Crash(BaseException):
