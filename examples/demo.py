@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import shutil
 import signal
 import threading
 import time
@@ -186,13 +185,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=25)
     parser.add_argument("--rate", type=int, default=20_000, help="readings a second")
-    parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--folder", type=Path, default=FOLDER / time.strftime("%Y%m%d-%H%M%S"), help="a new folder")
     options = parser.parse_args()
+    if options.folder.exists():
+        parser.error(f"{options.folder} exists: name a new folder")
     console = Console(highlight=False)
     count = round(options.seconds * options.rate)
     simulation = Simulation(start_ms=round(time.time() * 1000), rate=options.rate)
-    if options.folder.exists():
-        shutil.rmtree(options.folder)
 
     console.print(
         f"[bold]{SENSORS} sensors, {options.rate:,} readings a second for {options.seconds:g} s, on an embedded Spark.[/bold]\n"

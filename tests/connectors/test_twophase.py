@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,8 +17,6 @@ from penstock.ids import Epoch
 from penstock.records import Records
 from penstock.storage import LocalStorage, Storage
 from tests.connectors.sinking import JOB, OTHER_JOB, STEP, Faulty, committer, committer_context, stage, writer_context
-
-DOCUMENT = Path(__file__).parents[2] / "docs" / "sinks.md"
 
 
 @dataclass
@@ -230,11 +227,3 @@ def test_definitions_travel(sink: SqliteSink) -> None:
         assert not definition.volatile
         assert definition.describe()
         assert cloudpickle.loads(cloudpickle.dumps(definition)) == definition
-
-
-def test_the_examples_of_the_page_run(capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) >= 5
-    namespace: dict[str, Any] = {"__name__": "sinks_page"}
-    for block in blocks:
-        exec(compile(block, str(DOCUMENT), "exec", dont_inherit=True), namespace)

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -33,7 +33,7 @@ class Finding:
     remedy: str = ""
 
 
-Check = Callable[[], Iterator[Finding]]
+Check = Callable[[], Iterable[Finding]]
 
 
 def doctor_command(

@@ -32,7 +32,8 @@ def show_problem(error: PenstockError, *, trace: bool = False) -> None:
     parts = [Text(error.what, style="bold")]
     if error.detail:
         parts.append(Text(error.detail))
-    parts += [Text(note) for note in getattr(error, "__notes__", ())]
+    # Among the notes is the worker's traceback.
+    parts += [Text(note) for note in getattr(error, "__notes__", ()) if trace or "Traceback (most recent" not in note]
     if error.hint:
         parts.append(Text(f"hint: {error.hint}", style="green"))
     if errors.is_terminal:
