@@ -41,8 +41,8 @@ def key_of(value: int) -> int:
     return value * 7919 % KEYS
 
 
-def run(folder: Path, executor: Any = None, **settings: Any) -> JobResult:
-    """Run the job, or go on with it, in `folder`."""
+def program(folder: Path, **settings: Any) -> StreamEnvironment:
+    """The job, in `folder`."""
     defaults: dict[str, Any] = {
         "storage": str(folder / "storage"),
         "executor": "inline",
@@ -56,7 +56,12 @@ def run(folder: Path, executor: Any = None, **settings: Any) -> JobResult:
     env = StreamEnvironment("numbers", **{**defaults, **settings})
     numbers = env.from_source(GeneratorSource(int, count=COUNT, partitions=2), name="numbers")
     numbers.key_by(key_of).process(Number(), name="number").sink_to(FileSink(str(folder / "out")), name="out")
-    return env.execute(executor=executor)
+    return env
+
+
+def run(folder: Path, executor: Any = None, **settings: Any) -> JobResult:
+    """Run the job, or go on with it, in `folder`."""
+    return program(folder, **settings).execute(executor=executor)
 
 
 def check_exact(folder: Path) -> None:

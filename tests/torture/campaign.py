@@ -216,7 +216,7 @@ class Run:
             self.outcome.problems.append(f"lost: {lost.most_common(5)}\nduplicated: {duplicated.most_common(5)}")
 
 
-def run_campaign(campaign: Campaign, folder: Path, seed: int, say: Callable[[str], None], *, limit_s: float = 300.0) -> Outcome:
+def run_campaign(campaign: Campaign, folder: Path, seed: int, say: Callable[[str], None], *, limit_s: float = 900.0) -> Outcome:
     """Run a campaign in a new folder; it is removed again if all went well."""
     folder.mkdir(parents=True)
     outcome = Run(campaign, folder, random.Random(f"{seed}:{campaign.number}"), say, limit_s).run()

@@ -22,11 +22,10 @@ from tests.torture.campaign import run_campaign
 from tests.torture.faults import Campaign, campaigns, shortened
 from tests.torture.oracle import JOBS
 
-
 MOST_FAILURES = 3
 
 
-def torture(kills: int, seed: int, only: str | None, *, jobs: list[str] | None = None, limit_s: float = 300.0) -> int:
+def torture(kills: int, seed: int, only: str | None, *, jobs: list[str] | None = None, limit_s: float = 900.0) -> int:
     """The exit code."""
     began = time.monotonic()
 
