@@ -35,8 +35,8 @@ PRINTS = {
 
 CLASSIC = ["word_count", "adults", "fire_alarm", "keyed_counter", "even_odd", "two_phase_sink", "spark_feed"]
 NEEDS_SPARK = {"spark_feed"}
-TESTED_ELSEWHERE = {"demo"}
-"""`make demo` has a test of its own."""
+AS_PROGRAMS = {"demo"}
+"""Run only in a process of its own, by `test_the_demonstration`: it kills one of its workers."""
 
 
 @contextmanager
@@ -56,12 +56,12 @@ def run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_example_is_tested() -> None:
     found = {path.stem for path in EXAMPLES.glob("*.py")}
-    assert found - TESTED_ELSEWHERE == PRINTS.keys()
+    assert found == PRINTS.keys() | AS_PROGRAMS
 
 
 def test_every_example_is_in_the_table() -> None:
     listed = set(re.findall(r"\((\w+)\.py\)", (EXAMPLES / "README.md").read_text()))
-    assert listed - TESTED_ELSEWHERE == PRINTS.keys()
+    assert listed == PRINTS.keys() | AS_PROGRAMS
 
 
 @pytest.mark.parametrize("name", sorted(PRINTS.keys() - NEEDS_SPARK))
@@ -112,3 +112,13 @@ def test_as_a_program_on_a_spark_of_its_own() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(PRINTS["word_count"])
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_demonstration(tmp_path: Path) -> None:
+    """Short, and in a folder of its own: by default it clears `build/demo`, where somebody may be looking at another run."""
+    command = [sys.executable, str(EXAMPLES / "demo.py"), "--seconds", "4", "--folder", str(tmp_path / "demo")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "exactly once: 80,000 events in, counts add up" in done.stdout
