@@ -72,7 +72,7 @@ def merge(storage: Storage, task: MergeTask) -> FileRef:
     name = paths.state_file(task.stage, task.partition, task.epoch, task.attempt, "base" if task.base else "delta")
     identity = FileIdentity(task.job, task.epoch, str(task.stage), task.partition, task.attempt)
     entries = _newest(storage, task)
-    covers = task.files[-1].name
+    covers = task.files[-1].mark
     fail_point("compaction:write")
     if task.base:
         live = ((key, value) for key, value in entries if value is not None)

@@ -94,8 +94,8 @@ class Compactor:
 
 def replaced(chain: list[FileRef], merged: tuple[FileRef, ...], by: FileRef) -> list[FileRef]:
     """The chain with a run of files replaced by the file they were merged into; unchanged if the run is not there any more."""
-    names = [ref.name for ref in merged]
-    for start in range(len(chain) - len(names) + 1):
-        if [ref.name for ref in chain[start : start + len(names)]] == names:
-            return [*chain[:start], by, *chain[start + len(names) :]]
+    marks = [ref.mark for ref in merged]
+    for start in range(len(chain) - len(marks) + 1):
+        if [ref.mark for ref in chain[start : start + len(marks)]] == marks:
+            return [*chain[:start], by, *chain[start + len(marks) :]]
     return chain

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from penstock.errors import StateError
-from penstock.ids import Milliseconds
+from penstock.ids import Milliseconds, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.stages import StagedPlan
 from penstock.runtime.manifest import StateInfo, StateLayout
@@ -66,12 +68,12 @@ def _check_kind(before: StateInfo, now: StateInfo) -> None:
 
 
 def lay_out(
-    plan: StagedPlan, infos: dict[str, StateInfo], before: StateLayout | None, parallelism: int, max_parallelism: int
+    plan: StagedPlan, infos: dict[str, StateInfo], before: StateLayout | None, parallelism: int, max_parallelism: int, term: Term
 ) -> StateLayout:
     """The layout the take-over epoch commits."""
     stages = [list(stage.state_ids) for stage in plan.stages]
     if before is not None and before.fingerprint == plan.fingerprint:
-        return StateLayout(parallelism, max_parallelism, plan.fingerprint, infos, stages, before.chains, before.next_due)
+        return msgspec.structs.replace(before, ids=infos, stages=stages)
     empty: list[list[dict[int, Milliseconds]]] = [[{} for _ in range(parallelism)] for _ in stages]
     if before is None:
         return StateLayout(
@@ -82,10 +84,11 @@ def lay_out(
             stages,
             [[[] for _ in range(parallelism)] for _ in stages],
             empty,
+            term,
         )
     chains = [[_chain(before, ids, groups_of(p, parallelism, max_parallelism)) for p in range(parallelism)] for ids in stages]
     due = [[_earliest(before, ids) for _ in range(parallelism)] for ids in stages]
-    return StateLayout(parallelism, max_parallelism, plan.fingerprint, infos, stages, chains, due)
+    return StateLayout(parallelism, max_parallelism, plan.fingerprint, infos, stages, chains, due, term)
 
 
 def _chain(before: StateLayout, ids: Iterable[int], groups: range) -> list[FileRef]:
@@ -104,7 +107,7 @@ def _chain(before: StateLayout, ids: Iterable[int], groups: range) -> list[FileR
 
 
 def _narrowed(ref: FileRef, lo: int, hi: int) -> FileRef:
-    return FileRef(ref.name, ref.kind, ref.size, ref.checksum, ref.entries, ref.first_group, ref.last_group, lo, hi, ref.covers)
+    return msgspec.structs.replace(ref, lo=lo, hi=hi)
 
 
 def _earliest(before: StateLayout, ids: Iterable[int]) -> dict[int, Milliseconds]:

@@ -139,6 +139,7 @@ class EpochLoop:
         before = head.manifest
         ids, infos = claim_states(self._graph, before.state if before else None, allow_dropped=config.allow_dropped_state)
         plan = cut(self._graph, ids, config.parallelism, config.max_parallelism)
+        layout = lay_out(plan, infos, before.state if before else None, config.parallelism, config.max_parallelism, self._term)
         self._job = CompiledJob(
             name=config.name,
             job=info.job,
@@ -147,7 +148,7 @@ class EpochLoop:
             parallelism=config.parallelism,
             max_parallelism=config.max_parallelism,
             state_ids=ids,
-            fingerprint=plan.fingerprint,
+            fingerprint=f"{layout.fingerprint}-{layout.made_in}",
             rows=plan.rows,
             local_dir=config.local_dir,
             paths=self._python_paths,
@@ -156,7 +157,6 @@ class EpochLoop:
         fail_point("recovery:before-commit")
         self._finish_commits(head)
         fail_point("recovery:committed")
-        layout = lay_out(plan, infos, before.state if before else None, config.parallelism, config.max_parallelism)
         self._compactor = Compactor(storage, self._job, self._term, config.compact_after, beside=config.executor != "inline")
         self._retention.load(head.epochs)
         self._commit_take_over(head, layout)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from penstock.ids import Milliseconds
 from penstock.runtime.manifest import StateLayout
 from penstock.runtime.orders import PartitionState, StepMetrics, TaskReport
@@ -18,7 +20,7 @@ def next_layout(before: StateLayout, reports: list[TaskReport]) -> StateLayout:
         if report.state is not None:
             chains[report.stage][report.partition].append(report.state)
         due[report.stage][report.partition] = report.next_due
-    return StateLayout(before.parallelism, before.max_parallelism, before.fingerprint, before.ids, before.stages, chains, due)
+    return msgspec.structs.replace(before, chains=chains, next_due=due)
 
 
 def partition_states(layout: StateLayout) -> list[list[PartitionState]]:

@@ -44,7 +44,9 @@ class StateInfo(msgspec.Struct, frozen=True):
 
 
 class StateLayout(msgspec.Struct, frozen=True):
-    """All keyed state: files by stage and partition, next due timers likewise, and what the state ids stand for."""
+    """All keyed state: files by stage and partition, next due timers likewise, and what the state ids stand for.
+
+    `made_in` is the term in which the files were last dealt out anew to the partitions."""
 
     parallelism: int
     max_parallelism: int
@@ -53,6 +55,7 @@ class StateLayout(msgspec.Struct, frozen=True):
     stages: list[list[int]] = []
     chains: list[list[list[FileRef]]] = []
     next_due: list[list[dict[int, Milliseconds]]] = []
+    made_in: int = 0
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -53,7 +53,7 @@ _unpack_block = msgspec.msgpack.Decoder(tuple[list[bytes], list[bytes | None]]).
 
 class FileRef(msgspec.Struct, frozen=True):
     """A file, as manifests name it. Only groups `lo <= group < hi` are to be read from it (after rescaling). `covers` is, for a
-    base, the last file that was merged into it: a store that has applied that file has all that the base has."""
+    base, the mark of the last file that was merged into it: a store that has applied that has all that the base has."""
 
     name: str
     kind: Kind
@@ -65,6 +65,16 @@ class FileRef(msgspec.Struct, frozen=True):
     lo: int = 0
     hi: int = 65536
     covers: str | None = None
+
+    @property
+    def whole(self) -> bool:
+        """All that is in the file is to be read."""
+        return self.lo <= self.first_group and self.last_group < self.hi
+
+    @property
+    def mark(self) -> str:
+        """Tells the file from others in a chain: after rescaling down, two parts of one file may be in it."""
+        return self.name if self.whole else f"{self.name}@{self.lo}-{self.hi}"
 
 
 class FileIdentity(msgspec.Struct, frozen=True):

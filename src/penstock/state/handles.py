@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.errors import StateError
-from penstock.ids import Milliseconds
+from penstock.ids import MAX_WATERMARK, Milliseconds
 from penstock.state.codecs import Codec, codec_for
 from penstock.state.descriptors import AggregatingState, ListState, MapState, ReducingState, State, Ttl, ValueState
 from penstock.state.keyed import CHANGED, DELETED, READ, UNLOADED, KeyedState, Slot, StateCell, store_key
@@ -159,7 +159,8 @@ class Expiry:
         self.on_read = ttl.refresh == "read"
 
     def now(self) -> Milliseconds:
-        return self._times.watermark if self._event else self._times.processing_time
+        """At the end of time everything has expired but what is written then."""
+        return min(self._times.watermark, MAX_WATERMARK - 1) if self._event else self._times.processing_time
 
     def stamp(self, slot: Slot) -> Milliseconds:
         """When an entry written now expires; its removal is scheduled."""
@@ -167,6 +168,8 @@ class Expiry:
         if self._event and self._times.record_time is not None:
             now = max(now, self._times.record_time)
         expires = now + self._ms
+        if expires >= MAX_WATERMARK:
+            return MAX_WATERMARK
         self._queue.register(-(-expires // self._granule) * self._granule, slot)
         return expires
 

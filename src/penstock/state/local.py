@@ -5,6 +5,7 @@
         data-<uuid>/     an LMDB environment; leased by whoever has it open
 
 Laws:
+- After rescaling the files of a partition are others, so its path is another too (`fingerprint`, with the term of the layout).
 - A store is usable for a chain of files if what it has applied last is in the chain, or it is empty. It is then caught up in
   place; otherwise a new directory is filled and made current. A directory is never emptied and filled again.
 - Of processes that do this at once each ends with a store that is right for its own chain; which one is current does not matter.
@@ -113,7 +114,7 @@ def _position(applied: str | None, chain: list[FileRef]) -> int | None:
     if applied is None:
         return 0
     for number, ref in enumerate(chain, 1):
-        if applied in (ref.name, ref.covers):
+        if applied in (ref.mark, ref.covers):
             return number
     return None
 
@@ -129,13 +130,12 @@ def applied_file(path: str) -> str | None:
 
 def _catch_up(store: LocalStore, after: str | None, files: list[FileRef], read: ReadBlocks, cached: CachedEntries) -> None:
     for ref in files:
-        whole = ref.lo <= ref.first_group and ref.last_group < ref.hi
-        entries = cached(ref.name) if whole and ref.kind == "delta" else None
+        entries = cached(ref.name) if ref.whole and ref.kind == "delta" else None
         if entries is not None:
-            store.apply_entries(ref.name, after, entries)
+            store.apply_entries(ref.mark, after, entries)
         else:
-            store.apply(ref.name, after, _Reread(read, ref))
-        after = ref.name
+            store.apply(ref.mark, after, _Reread(read, ref))
+        after = ref.mark
 
 
 class _Reread:

@@ -2,7 +2,7 @@
 
 Laws:
 - A timer is (time, key). Registering it again is the same timer; it fires once; a deleted one does not fire.
-- Timers fire in order of (time, encoded key).
+- Timers fire in order of (time, encoded key). A timer beyond the end of time never fires.
 - Committed timers are read from the store when time reaches them, changes live here until the epoch is committed.
 """
 
@@ -61,14 +61,18 @@ class TimerQueue:
         self._next_committed: Milliseconds = MAX_WATERMARK if next_due is None else next_due
 
     def register(self, time: Milliseconds, slot: Slot) -> None:
-        timer = (time, slot.encoded)
+        if time > MAX_WATERMARK:
+            return
+        timer = (max(time, MIN_WATERMARK), slot.encoded)
         self._removed.discard(timer)
         if timer not in self._added and timer not in self._committed:
             self._added.add(timer)
             heappush(self._heap, timer)
 
     def delete(self, time: Milliseconds, slot: Slot) -> None:
-        timer = (time, slot.encoded)
+        if time > MAX_WATERMARK:
+            return
+        timer = (max(time, MIN_WATERMARK), slot.encoded)
         self._added.discard(timer)
         self._committed.discard(timer)
         self._removed.add(timer)
@@ -91,6 +95,16 @@ class TimerQueue:
             else:
                 continue
             yield timer
+
+    def pending(self) -> Iterator[Timer]:
+        """Take out all timers, in order; not those registered while this runs, nor those deleted meanwhile."""
+        self._load(MAX_WATERMARK)
+        for timer in sorted(self._committed | self._added):
+            if timer in self._committed or timer in self._added:
+                self._committed.discard(timer)
+                self._added.discard(timer)
+                self._removed.add(timer)
+                yield timer
 
     def has_due(self, until: Milliseconds) -> bool:
         return until >= self._next_committed or (bool(self._heap) and self._heap[0][0] <= until)

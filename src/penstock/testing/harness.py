@@ -111,6 +111,7 @@ class OperatorHarness:
         self._graph = Graph()
         self._graph.add(definition, (), name=STEP, label="harness")
         self._epoch = 0
+        self._term = Term(0)
         self._events: list[Event] = []
         self._sides: dict[str, list[Event]] = {}
         self._pool = FunctionPool()
@@ -226,6 +227,8 @@ class OperatorHarness:
         self._now = now
         self._state_ids, infos = claim_states(self._graph, before, allow_dropped=False)
         plan = cut(self._graph, self._state_ids, parallelism, self._max_parallelism)
+        self._term = Term(self._term + 1)
+        layout = lay_out(plan, infos, before, parallelism, self._max_parallelism, self._term)
         self._compiled = CompiledJob(
             name="harness",
             job=self._job,
@@ -234,11 +237,11 @@ class OperatorHarness:
             parallelism=parallelism,
             max_parallelism=self._max_parallelism,
             state_ids=self._state_ids,
-            fingerprint=plan.fingerprint,
+            fingerprint=f"{layout.fingerprint}-{layout.made_in}",
             rows=plan.rows,
             local_dir=self._folder.name + "/local",
         )
-        self._open(lay_out(plan, infos, before, parallelism, self._max_parallelism), watermarks)
+        self._open(layout, watermarks)
 
     def _open(self, layout: StateLayout, watermarks: dict[str, Milliseconds]) -> None:
         """Begin an epoch: a task for each partition."""
@@ -247,7 +250,7 @@ class OperatorHarness:
         self._valve = Valve(self.parallelism, min(watermarks.values(), default=MIN_WATERMARK))
         order = EpochOrder(
             epoch=Epoch(self._epoch),
-            term=Term(1),
+            term=self._term,
             plan=self._epoch,
             head=Epoch(self._epoch - 1),
             processing_time=self._now,
@@ -261,7 +264,7 @@ class OperatorHarness:
         self._services: list[Services] = []
         self._operators: list[Operator] = []
         for partition in range(self.parallelism):
-            attempt = attempt_name(Term(1), self._epoch, 0, partition, self._epoch)
+            attempt = attempt_name(self._term, self._epoch, 0, partition, self._epoch)
             task = Task(self._compiled, 0, partition, order, attempt, self._pool)
             services = Services(self._compiled, self._compiled.stages[0], partition, order, attempt, self._pool)
             task._build(services)

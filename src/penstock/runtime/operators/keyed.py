@@ -168,11 +168,11 @@ class KeyedProcessOperator(Operator):
             self.keyed.purge_expired()
 
     def on_end(self) -> None:
-        """The end of time: each pending processing-time timer fires, once."""
-        queue = self.keyed.processing_timers
-        pending = list(queue.due(MAX_WATERMARK))
-        if pending:
-            self._fire_all(pending, "processing")
+        """The end of time: each pending processing-time timer fires once, and event-time timers that were set after the last
+        watermark fire too."""
+        self._fire(self.keyed.event_timers, MAX_WATERMARK, "event")
+        self._fire_all(self.keyed.processing_timers.pending(), "processing")
+        self._fire(self.keyed.event_timers, MAX_WATERMARK, "event")
 
     def _fire(self, queue: TimerQueue, until: Milliseconds, domain: str) -> None:
         self._fire_all(queue.due(until), domain)
