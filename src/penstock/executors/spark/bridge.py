@@ -41,7 +41,7 @@ class Bridge:
         self._broadcasts = jvm.java.util.ArrayList()
         self._dump: Callable[[Any], bytes] = CloudPickleSerializer().dumps  # type: ignore[no-untyped-call]
         self._raw = NoOpSerializer()
-        first = context.parallelize(range(parallelism), parallelism)
+        first: Any = context.parallelize([], parallelism)
         self._first_reader = first._jrdd_deserializer
         self.start: ScalaRDD = first._jrdd.rdd()
 

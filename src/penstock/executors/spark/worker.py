@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import zipimport
 from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Any
@@ -30,6 +32,8 @@ class StageFunction:
         self.last = last
 
     def __call__(self, split: int, incoming: Iterable[bytes]) -> Iterator[bytes]:
+        if self.stage == 0:
+            _drain(incoming)
         job, pool = self._job()
         order = self._order()
         context = TaskContext.get()
@@ -68,4 +72,26 @@ def _paired(task: Task, frames: Iterable[bytes] | None) -> Iterator[bytes]:
 
 def nothing(split: int, incoming: Iterable[Any]) -> Iterator[bytes]:
     """A task that does nothing: keeps a worker from being stopped for idleness."""
+    _drain(incoming)
     return iter(())
+
+
+def _drain(incoming: Iterable[Any]) -> None:
+    """Read an empty input to its end mark: Spark does not use a worker again that left something unread."""
+    for _ in incoming:
+        raise AssertionError("the first stage has no input")
+
+
+def _keep_zip_directories() -> None:
+    """Before each task PySpark has all importers look again at what they can import, and for its own zip archive, which never
+    changes, that takes longer than anything else in a small task. Those of archives are told not to."""
+    for finder in sys.path_importer_cache.values():
+        if isinstance(finder, zipimport.zipimporter):
+            finder.invalidate_caches = _nothing_changed  # type: ignore[method-assign]
+
+
+def _nothing_changed() -> None:
+    pass
+
+
+_keep_zip_directories()
