@@ -13,6 +13,7 @@ from penstock.connectors.files.sink import FileSink
 from penstock.connectors.files.source import FileSource
 from penstock.connectors.generator.source import GeneratorSource
 from penstock.connectors.printing.sink import PrintSink
+from penstock.connectors.twophase import SqliteSink, TransactionalSink, WriteAheadSink
 from penstock.contexts import KeyedContext, OnTimerContext, ProcessContext, RuntimeContext
 from penstock.epochs.history import EpochRecord, JobResult
 from penstock.errors import PenstockError
@@ -64,10 +65,13 @@ __all__ = [
     "RestartPolicy",
     "RuntimeContext",
     "SplitStream",
+    "SqliteSink",
     "StreamEnvironment",
+    "TransactionalSink",
     "Ttl",
     "ValueState",
     "WatermarkGenerator",
     "Watermarks",
+    "WriteAheadSink",
     "__version__",
 ]

@@ -56,11 +56,14 @@ class Watermarks(Generic[T]):
     slack_ms: Milliseconds | None = None
     generator: Callable[[], WatermarkGenerator[T]] | None = None
     idle_ms: Milliseconds | None = None
+    every_ms: Milliseconds | None = None
 
     @classmethod
-    def monotonous(cls, *, timestamp: TimestampSelector = None, idle: Duration | None = None) -> Watermarks[T]:
-        """Timestamps never go back within a source partition."""
-        return cls(timestamp=timestamp, slack_ms=0)._idle(idle)
+    def monotonous(
+        cls, *, timestamp: TimestampSelector = None, idle: Duration | None = None, every: Duration | None = None
+    ) -> Watermarks[T]:
+        """Timestamps never go back within a source partition. `every`: see `bounded`."""
+        return cls(timestamp=timestamp, slack_ms=0, every_ms=_step(every))._idle(idle)
 
     @classmethod
     def bounded(
@@ -70,12 +73,18 @@ class Watermarks(Generic[T]):
         slack: timedelta | None = None,
         timestamp: TimestampSelector = None,
         idle: Duration | None = None,
+        every: Duration | None = None,
     ) -> Watermarks[T]:
-        """Records come at most `slack` (or `seconds`) out of order within a source partition."""
+        """Records come at most `slack` (or `seconds`) out of order within a source partition.
+
+        Time is announced after each batch. With `every` it is announced at every such step of event time instead, wherever that
+        is in a batch: then what a timer sees does not depend on how the input was cut into epochs.
+        """
         if (seconds is None) == (slack is None):
             raise ConfigError("Watermarks.bounded needs one of seconds= and slack=", hint="for example seconds=5")
         duration: Duration = slack if slack is not None else float(seconds or 0)
-        return cls(timestamp=timestamp, slack_ms=to_ms(duration, what="the slack of Watermarks.bounded"))._idle(idle)
+        slack_ms = to_ms(duration, what="the slack of Watermarks.bounded")
+        return cls(timestamp=timestamp, slack_ms=slack_ms, every_ms=_step(every))._idle(idle)
 
     @classmethod
     def custom(
@@ -110,6 +119,8 @@ class Watermarks(Generic[T]):
         """The running part, continuing from `state` (what `PartitionClock.state` gave)."""
         if self.generator is not None:
             return GeneratedClock(self.generator(), state)
+        if self.every_ms is not None and self.slack_ms is not None:
+            return SteppedClock(self.slack_ms, self.every_ms, state)
         return BoundedClock(self.slack_ms, state)
 
     def describe(self) -> str:
@@ -158,6 +169,36 @@ class BoundedClock(PartitionClock):
         return None if self.watermark == MIN_WATERMARK else self.watermark
 
 
+class SteppedClock(PartitionClock):
+    """As `BoundedClock`, but on a grid of event time: the announcements are a function of the records alone."""
+
+    __slots__ = ("every_ms", "slack_ms")
+
+    def __init__(self, slack_ms: Milliseconds, every_ms: Milliseconds, state: Any) -> None:
+        super().__init__(MIN_WATERMARK if state is None else state)
+        self.slack_ms = slack_ms
+        self.every_ms = every_ms
+
+    def advance(self, batch: Batch) -> list[tuple[int, Milliseconds]]:
+        size = len(batch)
+        cuts: list[tuple[int, Milliseconds]] = []
+        if batch.timestamps is not None and size:
+            seen = batch.timestamps[batch.timestamps != NO_TIMESTAMP]
+            rows = np.flatnonzero(batch.timestamps != NO_TIMESTAMP)
+            steps = (np.maximum.accumulate(seen) - self.slack_ms) // self.every_ms * self.every_ms - 1
+            before = np.concatenate((np.asarray([self.watermark], dtype=np.int64), steps[:-1]))
+            news = np.flatnonzero((steps > before) & (steps > self.watermark))
+            cuts += zip((rows[news] + 1).tolist(), steps[news].tolist(), strict=True)
+            if cuts:
+                self.watermark = cuts[-1][1]
+        if not cuts or cuts[-1][0] != size:
+            cuts.append((size, self.watermark))
+        return cuts
+
+    def state(self) -> Any:
+        return None if self.watermark == MIN_WATERMARK else self.watermark
+
+
 class GeneratedClock(PartitionClock):
     """A user's generator; the batch is cut wherever it announces a watermark."""
 
@@ -191,6 +232,15 @@ class GeneratedClock(PartitionClock):
 
     def state(self) -> Any:
         return {"watermark": self.watermark, "snapshot": self.generator.snapshot()}
+
+
+def _step(every: Duration | None) -> Milliseconds | None:
+    if every is None:
+        return None
+    step = to_ms(every, what="every")
+    if step == 0:
+        raise ConfigError("every= is zero", hint="give the step of event time, for example timedelta(milliseconds=100)")
+    return step
 
 
 def _select_timestamps(batch: Batch, selector: str | Callable[[Any], int | datetime]) -> Timestamps:

@@ -94,8 +94,10 @@ class Operator:
         raise NotImplementedError
 
     def on_watermark(self, watermark: Milliseconds | None) -> None:
-        """Single input: take it as it is, as long as it does not go back. Time that stands still fires nothing: an epoch begins with
-        the watermark that the last one ended with."""
+        """Single input: take it as it is, as long as it does not go back.
+
+        Time that stands still fires nothing: an epoch begins with the watermark that the last one ended with.
+        """
         self.idle = watermark is None
         if watermark is None:
             self.outputs.watermark(None)
