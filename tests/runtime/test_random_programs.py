@@ -6,7 +6,7 @@ import tempfile
 from collections import defaultdict
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from penstock import StreamEnvironment
@@ -25,7 +25,7 @@ from penstock.testing import (
 from tests.runtime.random_programs import Interpreter, scripts
 
 START = 1000
-random_settings = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+random_settings = settings(phases=[Phase.explicit, Phase.generate], deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 class Tagged(Interpreter):
@@ -86,7 +86,7 @@ def test_the_cut_and_the_parallelism_do_not_matter(script: list[Any], cut: int |
     assert run(script, cut, [parallelism], None) == expected(script)
 
 
-@settings(random_settings, max_examples=10)
+@settings(random_settings, max_examples=25)
 @given(
     script=scripts(max_size=20),
     cut=st.sampled_from([1, 2, 5]),

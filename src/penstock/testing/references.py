@@ -79,9 +79,10 @@ class Reference:
         return self.emitted
 
     def _pass_event_time(self, until: Milliseconds) -> None:
-        self.current_watermark = until
         while due := sorted((t for t in self._timers["event"] if t[0] <= until), key=_order):
+            self.current_watermark = max(self.current_watermark, due[0][0])
             self._fire("event", due[:1])
+        self.current_watermark = until
 
     def _pass_processing_time(self, until: Milliseconds) -> None:
         while due := sorted((t for t in self._timers["processing"] if t[0] <= until), key=_order):

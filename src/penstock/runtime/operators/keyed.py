@@ -1,4 +1,8 @@
-"""The keyed process step: a user's function with state and timers, for each key."""
+"""The keyed process step: a user's function with state and timers, for each key.
+
+Law: an event-time timer sees the time it was set for, not how far the watermark jumped: on_timer gives the same whether time went
+there in one step or in many.
+"""
 
 from __future__ import annotations
 
@@ -152,10 +156,10 @@ class KeyedProcessOperator(Operator):
 
     def advance(self, watermark: Milliseconds) -> None:
         self.watermark = watermark
-        self.keyed.times.watermark = watermark
-        self.ctx.current_watermark = watermark
         if self.keyed.event_timers.has_due(watermark):
             self._fire(self.keyed.event_timers, watermark, "event")
+        self.keyed.times.watermark = watermark
+        self.ctx.current_watermark = watermark
         if self.keyed.ttl_timers[0].has_due(watermark):
             self.keyed.purge_expired()
 
@@ -185,7 +189,12 @@ class KeyedProcessOperator(Operator):
         times: list[Milliseconds] = []
         for time, encoded in timers:
             keyed.enter_one(encoded)
-            ctx.timestamp_ms = time if domain == "event" else NO_TIMESTAMP
+            if domain == "event":
+                ctx.timestamp_ms = time
+                if time > keyed.times.watermark:
+                    keyed.times.watermark = ctx.current_watermark = time
+            else:
+                ctx.timestamp_ms = NO_TIMESTAMP
             keyed.times.record_time = None
             start = len(out)
             try:
