@@ -1,31 +1,31 @@
 """How much an epoch takes: epochs aim at a target duration, within the limits on records and bytes.
 
-An epoch's time is a fixed part and a part for each record. The least time of recent epochs stands for the fixed part: only
-what is above it can be made smaller by taking fewer records.
+An epoch has a cost of its own, however little it reads. Where that alone is near the target (a busy machine, a distant storage),
+smaller epochs would only read less in the same time; so the aim is never below twice that cost, which is learned from epochs of
+different sizes.
 """
 
 from __future__ import annotations
-
-from collections import deque
 
 from penstock.connectors.protocol import Limits
 from penstock.ids import Milliseconds
 
 _FIRST = 20_000
-_LEAST = 1_000
-_RECENT = 20
+_LEAST = 100
+_MEMORY = 0.8
+"""The weight of what was learned before, against the newest epoch."""
 
 
 class Admission:
     """Learns from each epoch how many records fit into the target duration."""
 
     def __init__(self, *, target_ms: Milliseconds, max_records: int, max_bytes: int, readers: int) -> None:
-        self._target = target_ms / 1000
+        self._target_ms = target_ms
         self._max_records = max_records
         self._max_bytes = max_bytes
         self._readers = readers
         self._records = min(_FIRST, max_records)
-        self._seconds: deque[float] = deque(maxlen=_RECENT)
+        self._cost = _Cost()
 
     def limits(self, sources: int) -> Limits:
         """What each of `sources` sources may give to the next epoch."""
@@ -34,15 +34,31 @@ class Admission:
 
     def learn(self, records: int, seconds: float) -> None:
         """An epoch of so many records took so long. Only a full epoch says that more would fit."""
-        if seconds <= 0:
+        if records <= 0 or seconds <= 0:
             return
-        self._seconds.append(seconds)
-        if records <= 0:
+        self._cost.learn(records, seconds)
+        target = max(self._target_ms / 1000, 2 * self._cost.fixed)
+        factor = min(4.0, max(0.5, target / seconds))
+        if factor > 1 and records < self._records * 0.7:
             return
-        fixed = min(self._seconds)
-        for_records = max(seconds - fixed, 0.01 * seconds)
-        wanted = records * max(self._target - fixed, 0.5 * self._target) / for_records
-        if wanted > self._records and records < self._records * 0.7:
-            return
-        stepped = min(self._records * 4, max(self._records // 2, int(wanted)))
-        self._records = max(min(_LEAST, self._max_records), min(self._max_records, stepped))
+        self._records = max(min(_LEAST, self._max_records), min(self._max_records, int(self._records * factor)))
+
+
+class _Cost:
+    """Seconds as a straight line over records, the past fading: `fixed` is where it begins."""
+
+    def __init__(self) -> None:
+        self.fixed = 0.0
+        self._weight = self._x = self._y = self._xx = self._xy = 0.0
+
+    def learn(self, records: int, seconds: float) -> None:
+        self._weight = _MEMORY * self._weight + 1
+        self._x = _MEMORY * self._x + records
+        self._y = _MEMORY * self._y + seconds
+        self._xx = _MEMORY * self._xx + records * records
+        self._xy = _MEMORY * self._xy + records * seconds
+        x, y = self._x / self._weight, self._y / self._weight
+        spread = self._xx / self._weight - x * x
+        if spread > (0.1 * x) ** 2:  # epochs of one size tell nothing new
+            slope = max(0.0, (self._xy / self._weight - x * y) / spread)
+            self.fixed = max(0.0, y - slope * x)
