@@ -6,6 +6,7 @@ Everything goes to standard error: standard output is the program's.
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections import deque
 
@@ -19,6 +20,9 @@ from penstock.epochs.history import EpochRecord, JobResult
 
 WINDOW_S = 5.0
 """Rates are averages over so many seconds."""
+
+WIDE = 115
+"""Columns of a terminal that the table needs beside one another; on a narrower one its rows go below each other."""
 
 
 class Progress:
@@ -48,7 +52,13 @@ class Progress:
         self._spinner = Spinner("dots", Text(f"{name}: starting"))
         logging.getLogger("penstock").addHandler(self._warnings)
         if self._console.is_terminal:
-            self._live = Live(console=self._console, get_renderable=self._render, refresh_per_second=5, transient=True)
+            self._live = Live(
+                console=self._console,
+                get_renderable=self._render,
+                refresh_per_second=5,
+                transient=True,
+                redirect_stdout=sys.stdout.isatty(),  # what goes to a file or a pipe stays there
+            )
             self._live.start()
         else:
             self.say(f"{name}: starting, storage {storage}")
@@ -108,6 +118,11 @@ class Progress:
             return self._spinner
         table = Table(title=f"{self._name}, {duration(time.monotonic() - self._began)}", title_justify="left", expand=False)
         facts = self._facts()
+        if self._console.width < WIDE:
+            table.show_header = False
+            for what, value in facts:
+                table.add_row(what, Text(value, justify="right"))
+            return table
         for what, _ in facts:
             table.add_column(what, justify="right", no_wrap=True)
         table.add_row(*(value for _, value in facts))
