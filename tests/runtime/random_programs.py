@@ -8,7 +8,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock import AggregateFunction, AggregatingState, KeyedProcessFunction, ListState, MapState, ReducingState, Ttl, ValueState
+from penstock import (
+    AggregateFunction,
+    AggregatingState,
+    KeyedProcessFunction,
+    ListState,
+    MapState,
+    ReducingState,
+    Ttl,
+    ValueState,
+)
 from penstock.testing import End, ProcessingTime, Record, Watermark
 
 

@@ -25,7 +25,12 @@ from penstock.testing import (
 from tests.runtime.random_programs import Interpreter, scripts
 
 START = 1000
-random_settings = settings(phases=[Phase.explicit, Phase.generate], deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+random_settings = settings(
+    phases=[Phase.explicit, Phase.generate],
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 
 
 class Tagged(Interpreter):

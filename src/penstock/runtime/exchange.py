@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 from zlib import crc32
 
@@ -164,6 +165,15 @@ def distinct_keys(batch: Batch, exchange: Exchange, codec: KeyCodec, step: str) 
         assert selector is not None
         return _column_keys(batch, selector, codec, step)
     keys = _record_keys(batch.values(), selector, step)
+    if codec.key_type is None and not _of_one_kind(keys):
+        encoded = codec.encode_many(keys)  # 1, 1.0 and True are equal to Python, and three keys
+        distinct, codes = _indexed(encoded, step)
+        return distinct, codes
+    found, codes = _indexed(keys, step)
+    return codec.encode_many(found), codes
+
+
+def _indexed(keys: list[Any], step: str) -> tuple[list[Any], Codes]:
     index: dict[Any, int] = {}
     try:
         codes = np.fromiter((index.setdefault(key, len(index)) for key in keys), dtype=np.int32, count=len(keys))
@@ -172,7 +182,22 @@ def distinct_keys(batch: Batch, exchange: Exchange, codec: KeyCodec, step: str) 
             f"a key of step {step!r} cannot be a key: {error}",
             hint="keys must be hashable: a str, an int, or a tuple of such",
         ) from error
-    return codec.encode_many(list(index)), codes
+    return list(index), codes
+
+
+_SIMPLE = frozenset((str, int, bytes, bool, float, type(None), datetime))
+
+
+def _of_one_kind(keys: list[Any]) -> bool:
+    """Whether keys that are equal are surely the same key."""
+    kinds = set(map(type, keys))
+    if len(kinds) != 1:
+        return not kinds & {int, float, bool} and kinds <= _SIMPLE
+    if kinds == {tuple}:
+        return len(set(map(len, keys))) == 1 and all(
+            len(inner := set(map(type, column))) == 1 and inner <= _SIMPLE for column in zip(*keys, strict=True)
+        )
+    return True
 
 
 def _record_keys(values: list[Any], selector: KeySelector | None, step: str) -> list[Any]:
@@ -180,6 +205,8 @@ def _record_keys(values: list[Any], selector: KeySelector | None, step: str) -> 
     if callable(selector):
         try:
             keys.extend(map(selector, values))
+            if len(keys) < len(values):
+                raise StopIteration
         except Exception as error:
             raise UserCodeError(
                 f"the key function of step {step!r} raised {type(error).__name__}: {error}",

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from operator import attrgetter, itemgetter
 from typing import Any
 
+import msgspec
+
 from penstock.errors import PlanError
 
 
@@ -43,6 +45,8 @@ def replace_field(record: Any, field: str | int, value: Any) -> Any:
         parts = list(record)
         parts[field] = value
         return type(record)(*parts) if hasattr(record, "_fields") else tuple(parts)
+    if hasattr(record, "__struct_fields__"):
+        return msgspec.structs.replace(record, **{str(field): value})
     if hasattr(record, "_replace"):
         return record._replace(**{str(field): value})
     if isinstance(record, list):

@@ -1,13 +1,20 @@
-"""Rolling aggregations of keyed streams: library functions on the same footing as a user's."""
+"""Rolling aggregations of keyed streams: library functions on the same footing as a user's.
+
+Law: what was emitted is not changed afterwards, also if the user's function changes the value so far in place and returns it.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any
 
 from penstock.functions import AggregateFunction, KeyedProcessFunction
 from penstock.runtime.fields import record_getter, replace_field
 from penstock.state.descriptors import ValueState
+
+_NUMBERS = (int, float, Decimal)
 
 
 class Rolling(KeyedProcessFunction[Any, Any, Any]):
@@ -26,7 +33,7 @@ class Reduce(Rolling):
         before = self.result.value
         result = value if before is None else self.function(before, value)
         self.result.update(result)
-        return (result,)  # type: ignore[return-value]
+        return (copy.deepcopy(result) if before is None or result is before else result,)  # type: ignore[return-value]
 
 
 class Fold(Rolling):
@@ -35,9 +42,10 @@ class Fold(Rolling):
         self.function = function
 
     def process(self, value: Any, ctx: Any) -> Iterator[Any]:
-        result = self.function(self.result.value, value)
+        before = self.result.value
+        result = self.function(before, value)
         self.result.update(result)
-        return (result,)  # type: ignore[return-value]
+        return (copy.deepcopy(result) if result is before else result,)  # type: ignore[return-value]
 
 
 class Aggregate(Rolling):
@@ -49,7 +57,8 @@ class Aggregate(Rolling):
         before = self.result.value
         accumulator = self.aggregate.add(value, self.aggregate.create_accumulator() if before is None else before)
         self.result.update(accumulator)
-        return (self.aggregate.result(accumulator),)  # type: ignore[return-value]
+        result = self.aggregate.result(accumulator)
+        return (copy.deepcopy(result) if result is accumulator else result,)  # type: ignore[return-value]
 
 
 class ByField(Rolling):
@@ -60,12 +69,12 @@ class ByField(Rolling):
         self.field = field
 
     def field_of(self, value: Any) -> Any:
-        if isinstance(value, int | float):
+        if isinstance(value, _NUMBERS):
             return value
         return record_getter([value], self.field, "aggregation")(value)
 
     def with_field(self, record: Any, field: Any) -> Any:
-        return field if isinstance(record, int | float) else replace_field(record, self.field, field)
+        return field if isinstance(record, _NUMBERS) else replace_field(record, self.field, field)
 
 
 class Sum(ByField):

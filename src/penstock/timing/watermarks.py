@@ -253,7 +253,7 @@ def _select_timestamps(batch: Batch, selector: str | Callable[[Any], int | datet
         else:
             times = [getattr(v, selector) for v in values]
     else:
-        times = list(map(selector, batch.values()))
+        times = [selector(value) for value in batch.values()]
     if times and isinstance(times[0], int | np.integer):
         return np.asarray(times, dtype=np.int64)
     return np.asarray([NO_TIMESTAMP if t is None else time_ms(t) for t in times], dtype=np.int64)

@@ -82,6 +82,8 @@ class PerRecord(Operator):
             at = len(results)
             try:
                 results.extend(map(self.call, values[at:] if at else values))
+                if len(results) < len(values):
+                    raise StopIteration  # the function raised it, and map took it for the end
                 break
             except Exception as error:
                 row = len(results)
