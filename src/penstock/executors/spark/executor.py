@@ -7,6 +7,7 @@ with every shuffled stage: it makes a partition prefer the executor that had it 
 from __future__ import annotations
 
 import hashlib
+import logging
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import EpochFailedError, ExecutorLostError
 from penstock.executors.spark.bridge import Bridge
 from penstock.executors.spark.session import forget_session, is_cluster, make_session
-from penstock.executors.spark.worker import StageFunction, nothing
+from penstock.executors.spark.worker import CloseFunctions, StageFunction, nothing
 from penstock.failpoints import fail_point
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.orders import EpochOrder, TaskReport, decode_reports, encode_order
@@ -63,12 +64,21 @@ class SparkExecutor:
         self._prepare()
 
     def close(self) -> None:
+        self._close_functions()
         if self._own and self._session is not None:
             try:
                 self._session.stop()
             except Exception:
                 forget_session()
         self._session = None
+
+    def _close_functions(self) -> None:
+        if self._session is None or self._job is None:
+            return
+        try:
+            self._bridge.collect(self._bridge.stage(self._bridge.start, CloseFunctions(self._digest), first=True))
+        except Exception as error:
+            logging.getLogger("penstock").debug("closing functions: %s", error)
 
     def extras(self) -> dict[str, Any]:
         return {"spark": self.session}
