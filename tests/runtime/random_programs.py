@@ -192,11 +192,12 @@ class Interpreter(KeyedProcessFunction[str, Any, Any]):
         }
 
 
-OPERATIONS = (
-    "value value- number+ number- bag+ bag= bag- untyped untyped+ items+ items= items- boxes+ boxes* table table- table-- shelf total "
-    "total- mean mean- fading fading- fading_read fading_read? fading_items fading_table ageing ageing_table ageing_table+ ageing_total "
-    "times dump"
-).split()
+OPERATIONS = [
+    *("value", "value-", "number+", "number-", "bag+", "bag=", "bag-", "untyped", "untyped+", "items+", "items=", "items-"),
+    *("boxes+", "boxes*", "table", "table-", "table--", "shelf", "total", "total-", "mean", "mean-", "fading", "fading-"),
+    *("fading_read", "fading_read?", "fading_items", "fading_table", "ageing", "ageing_table", "ageing_table+", "ageing_total"),
+    *("times", "dump"),
+]
 TIMERS = ["event", "event past", "event-", "processing", "processing-"]
 
 KEYS = ("a", "b", "c", "d", "k" * 600)

@@ -119,8 +119,9 @@ def test_snapshots_anywhere_do_not_matter(script: list[Any], parallelism: list[i
                 case Watermark():
                     harness.watermark(item.time)
                 case ProcessingTime():
-                    for now in range(now, item.time + 1):
-                        harness.processing_time(now)
+                    for moment in range(now, item.time + 1):
+                        harness.processing_time(moment)
+                    now = item.time
                 case _:
                     harness.end()
             what = snapshots[step % len(snapshots)]

@@ -60,7 +60,7 @@ KINDS: dict[str, Any] = {
 
 def inline(values: list[Any], cut: int | None = None, parallelism: int = 2) -> Any:
     env = StreamEnvironment("rolling", parallelism=parallelism)
-    return env.from_source(ScriptedSource(values + [], cut=cut))
+    return env.from_source(ScriptedSource(values, cut=cut))
 
 
 def per_key(records: list[Any], page: Any = lambda r: r[0]) -> dict[Any, list[Any]]:
@@ -103,7 +103,7 @@ def test_plain_numbers() -> None:
     assert run_inline(inline(numbers, 1).key_by(lambda n: "all").sum()) == [5, 7, 16, 20]
     assert run_inline(inline(numbers).key_by(lambda n: "all").min()) == [5, 2, 2, 2]
     assert run_inline(inline(numbers, 2).key_by(lambda n: "all").max_by()) == [5, 5, 9, 9]
-    decimals = [Decimal("1.5"), Decimal("2")]
+    decimals = [Decimal("1.5"), Decimal(2)]
     assert run_inline(inline(decimals, 1).key_by(lambda n: "all").sum()) == [Decimal("1.5"), Decimal("3.5")]
 
 

@@ -1,8 +1,11 @@
-"""Combination of watermarks: the minimum over those inputs that are active, and it never goes back."""
+"""Combination of watermarks: the minimum over those inputs that are active, and it never goes back.
+
+The end of time is not reached before every input has reached it: one that is idle may wake up.
+"""
 
 from __future__ import annotations
 
-from penstock.ids import MIN_WATERMARK, Milliseconds
+from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
 
 
 class Valve:
@@ -24,7 +27,7 @@ class Valve:
         if not active:
             return False
         combined = min(active)
-        if combined <= self.watermark:
+        if combined <= self.watermark or (combined == MAX_WATERMARK and len(active) < len(self._inputs)):
             return False
         self.watermark = combined
         return True
