@@ -123,8 +123,7 @@ class Run:
             self._wake(everyone=True)
             if not finished and not self.outcome.problems:
                 self.outcome.problems.append("the job did not finish")
-            if not self.outcome.problems:
-                self._judge(job)
+            self._judge(job)  # also of a job that did not finish: what is not there is lost
         finally:
             for driver in self.drivers:
                 driver.end()

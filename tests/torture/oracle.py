@@ -160,6 +160,8 @@ def found_buffers(out: str) -> Rows:
 def found_ledger(out: str) -> Rows:
     connection = sqlite3.connect(out, timeout=30)
     try:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'balances'").fetchone():
+            return Counter()  # no epoch was committed
         return Counter(connection.execute("SELECT account, n, balance FROM balances").fetchall())
     finally:
         connection.close()
