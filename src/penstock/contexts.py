@@ -55,6 +55,15 @@ class ProcessContext:
         side[0].append(value)
         side[1].append(self.timestamp_ms)
 
+    def side_mark(self) -> dict[str, int]:
+        """How much has been written to side outputs. For the runtime."""
+        return {tag: len(values) for tag, (values, _) in self._side.items()}
+
+    def side_back_to(self, mark: dict[str, int]) -> None:
+        """Forget what has been written to side outputs since the mark. For the runtime."""
+        for tag, (values, times) in self._side.items():
+            del values[mark.get(tag, 0) :], times[mark.get(tag, 0) :]
+
     def take_side(self) -> dict[str, tuple[list[Any], list[Milliseconds]]]:
         """What has been written to side outputs since the last call. For the runtime."""
         side, self._side = self._side, {}

@@ -79,8 +79,7 @@ def test_partitions_of_a_source_have_their_own_time(parallelism: int) -> None:
 @PARALLEL
 def test_a_record_sees_its_own_partitions_time(parallelism: int) -> None:
     """Whatever is read first: the partitions are merged by time."""
-    script = [[Record((p, t), t), Watermark(t)] for p in "xyz" for t in (10, 20, 30)]
-    parts = [sum(script[i : i + 3], []) + [End()] for i in (0, 3, 6)]
+    parts = [[*(item for t in (10, 20, 30) for item in (Record((p, t), t), Watermark(t))), End()] for p in "xyz"]
     env = StreamEnvironment("merged", parallelism=parallelism)
     stream = env.from_source(ScriptedSource.of(*parts), watermarks=scripted_watermarks())
     found = run_inline(stream.key_by(lambda v: v[1]).reduce(lambda a, b: b).process(Now()))

@@ -116,9 +116,12 @@ class KeyedProcessOperator(Operator):
         ends: list[int] = []
         todo = zip(rows, batch.batch.values(), [NO_TIMESTAMP] * len(batch) if stamps is None else stamps.tolist(), strict=True)
         record, time = None, NO_TIMESTAMP
+        tolerant, mark = self.errors != "fail", ctx.side_mark()
         while True:
             try:
                 for slot, record, time in todo:
+                    if tolerant:
+                        mark = ctx.side_mark()
                     keyed.slot = slot
                     ctx.timestamp_ms = time
                     times.record_time = None if time == NO_TIMESTAMP else time
@@ -132,6 +135,7 @@ class KeyedProcessOperator(Operator):
                     raise self._error(error, record) from error
                 del out[ends[-1] if ends else 0 :]
                 ends.append(len(out))
+                ctx.side_back_to(mark)
                 self._reject(error, record, time)
         self.outputs.emit(Records(out, repeated(stamps, ends)))
 
@@ -197,6 +201,7 @@ class KeyedProcessOperator(Operator):
                 ctx.timestamp_ms = NO_TIMESTAMP
             keyed.times.record_time = None
             start = len(out)
+            mark = ctx.side_mark()
             try:
                 result = on_timer(time, ctx)
                 if result is not None:
@@ -205,6 +210,7 @@ class KeyedProcessOperator(Operator):
                 if self.errors == "fail":
                     raise self._error(error, f"the {domain}-time timer at {time}", "on_timer, ") from error
                 del out[start:]
+                ctx.side_back_to(mark)
                 self._reject(error, {"timer": time, "domain": domain}, ctx.timestamp_ms)
             times.extend([ctx.timestamp_ms] * (len(out) - start))
         self.outputs.emit_sides(ctx.take_side())

@@ -166,10 +166,13 @@ class ProcessOperator(PerRecord):
         ends: list[int] = []
         rows = zip(values, times, strict=True)
         record, time = None, NO_TIMESTAMP
+        tolerant, mark = self.errors != "fail", ctx.side_mark()
         while True:
             try:
                 for record, time in rows:
                     ctx.timestamp_ms = time
+                    if tolerant:
+                        mark = ctx.side_mark()
                     result = call(record, ctx)
                     if result is not None:
                         out.extend(result)
@@ -178,6 +181,7 @@ class ProcessOperator(PerRecord):
             except Exception as error:
                 del out[ends[-1] if ends else 0 :]
                 ends.append(len(out))
+                ctx.side_back_to(mark)
                 self.rejected(error, record, time)
         self.outputs.emit_sides(ctx.take_side())
         self.outputs.emit(Records(out, repeated(batch.timestamps, ends)))
