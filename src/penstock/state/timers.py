@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Timer = tuple[Milliseconds, bytes]
 
+AT_A_TIME = 100_000
+"""About how many committed timers are in memory at a time."""
+
 
 class TimerQueue:
     """Registered timers, ordered by time."""
@@ -79,26 +82,29 @@ class TimerQueue:
 
     def due(self, until: Milliseconds) -> Iterator[Timer]:
         """Take out the timers due by `until`, in order; timers registered while this runs are included if due."""
-        if until >= self._next_committed:
-            self._load(until)
         heap = self._heap
-        while heap and heap[0][0] <= until:
-            timer = heappop(heap)
-            if timer in self._committed:
-                self._committed.discard(timer)
-                self._added.discard(timer)
-                self._removed.add(timer)
-            elif timer in self._added:
-                self._added.discard(timer)
-                if timer in self._stored:
+        while True:
+            horizon = self._load(until) if until >= self._next_committed else until
+            while heap and heap[0][0] <= horizon:
+                timer = heappop(heap)
+                if timer in self._committed:
+                    self._committed.discard(timer)
+                    self._added.discard(timer)
                     self._removed.add(timer)
-            else:
-                continue
-            yield timer
+                elif timer in self._added:
+                    self._added.discard(timer)
+                    if timer in self._stored:
+                        self._removed.add(timer)
+                else:
+                    continue
+                yield timer
+            if horizon >= until:
+                return
 
     def pending(self) -> Iterator[Timer]:
         """Take out all timers, in order; not those registered while this runs, nor those deleted meanwhile."""
-        self._load(MAX_WATERMARK)
+        while self._load(MAX_WATERMARK) < MAX_WATERMARK:
+            pass
         for timer in sorted(self._committed | self._added):
             if timer in self._committed or timer in self._added:
                 self._committed.discard(timer)
@@ -128,23 +134,35 @@ class TimerQueue:
         ]
         return added + removed
 
-    def _load(self, until: Milliseconds) -> None:
-        """Bring the committed timers due by `until` into the heap; note when the first of the others is due."""
+    def _load(self, until: Milliseconds) -> Milliseconds:
+        """Bring the committed timers due by `until` into the heap, or the first of them if they are very many.
+
+        Returns up to when the heap is complete now, and notes when the first of the others is due.
+        """
         committed = self._open()
-        after = MAX_WATERMARK
-        start_time = self._scanned
+        after, horizon = MAX_WATERMARK, until
+        share = max(1, AT_A_TIME // len(self._groups))
         for group in self._groups:
-            start = timer_key(group, self.state_id, start_time, b"")
+            start = timer_key(group, self.state_id, self._scanned, b"")
             stop = timer_key(group, self.state_id, MAX_WATERMARK, b"\xff")
+            taken, last = 0, MIN_WATERMARK
             for key, _ in committed.range(start, stop):
                 _, _, time, encoded = split_timer_key(key)
                 if time > until:
                     after = min(after, time)
                     break
+                if taken >= share and time > last:
+                    horizon = min(horizon, last)
+                    break
+                taken, last = taken + 1, time
                 timer = (time, encoded)
                 self._stored.add(timer)
                 if timer not in self._removed and timer not in self._added and timer not in self._committed:
                     self._committed.add(timer)
                     heappush(self._heap, timer)
-        self._scanned = until if until == MAX_WATERMARK else until + 1
-        self._next_committed = after
+        if horizon < until:
+            self._scanned = self._next_committed = horizon + 1
+        else:
+            self._scanned = until if until == MAX_WATERMARK else until + 1
+            self._next_committed = after
+        return horizon

@@ -26,6 +26,9 @@ from penstock.state.handles import bind_state
 from penstock.state.keyed import KeyedState, Slot
 from penstock.state.timers import TimerQueue
 
+EMIT_ABOVE = 50_000
+"""So many records that timers emitted are passed on together."""
+
 TIMER_STATES = ("timers:event", "timers:processing", "timers:ttl-event", "timers:ttl-processing")
 """The timer queues of every keyed step, kept like states."""
 
@@ -192,6 +195,9 @@ class KeyedProcessOperator(Operator):
         out: list[Any] = []
         times: list[Milliseconds] = []
         for time, encoded in timers:
+            if len(out) >= EMIT_ABOVE:
+                self._emit_fired(out, times, domain)
+                out, times = [], []
             keyed.enter_one(encoded)
             if domain == "event":
                 ctx.timestamp_ms = time
@@ -213,5 +219,8 @@ class KeyedProcessOperator(Operator):
                 ctx.side_back_to(mark)
                 self._reject(error, {"timer": time, "domain": domain}, ctx.timestamp_ms)
             times.extend([ctx.timestamp_ms] * (len(out) - start))
-        self.outputs.emit_sides(ctx.take_side())
+        self._emit_fired(out, times, domain)
+
+    def _emit_fired(self, out: list[Any], times: list[Milliseconds], domain: str) -> None:
+        self.outputs.emit_sides(self.ctx.take_side())
         self.outputs.emit(Records(out, np.asarray(times, dtype=np.int64) if domain == "event" else None))
