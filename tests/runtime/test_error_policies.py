@@ -19,6 +19,7 @@ from penstock import (
 )
 from penstock.config import NO_RESTART
 from penstock.errors import PenstockError, PlanError, UserCodeError
+from penstock.ids import StepId
 from penstock.testing import End, Record, ScriptedSource, Watermark, execute_inline, run_inline, scripted_watermarks
 
 SIDE = OutputTag[Any]("side")
@@ -82,7 +83,7 @@ def test_dead_letters(kind: str, cut: int | None) -> None:
     if rejecting is None:
         from penstock.api.stream import DataStream
 
-        rejecting = DataStream(step._env, "step")
+        rejecting = DataStream(step._env, StepId("step"))
     rejecting.dead_letters().sink_to(letters)
     result = execute_inline(stream._env)
     assert sink.results() == [1, 3]

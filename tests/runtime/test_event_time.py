@@ -35,7 +35,7 @@ class Now(ProcessFunction[Any, Any]):
 class AlarmAt(KeyedProcessFunction[Any, Any, Any]):
     """A timer at the time each record names; says when it fired, by records seen so far."""
 
-    seen = ListState(str)
+    seen: ListState[str] = ListState(str)
 
     def process(self, value: Any, ctx: Any) -> None:
         name, timer = value
@@ -155,7 +155,7 @@ def test_the_end_of_bounded_input_fires_everything_in_every_stage(parallelism: i
 
 def test_state_written_at_the_end_of_time() -> None:
     class Fading(KeyedProcessFunction[Any, Any, Any]):
-        last = ValueState(str, ttl=Ttl(timedelta(seconds=1), time="event"))
+        last: ValueState[str] = ValueState(str, ttl=Ttl(timedelta(seconds=1), time="event"))
 
         def process(self, value: Any, ctx: Any) -> None:
             ctx.timers.register_processing_time(ctx.current_processing_time + 10)

@@ -28,7 +28,7 @@ START = 1000
 random_settings = settings(
     phases=[Phase.explicit, Phase.generate],
     deadline=None,
-    max_examples=60,
+    max_examples=150,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -91,7 +91,7 @@ def test_the_cut_and_the_parallelism_do_not_matter(script: list[Any], cut: int |
     assert run(script, cut, [parallelism], None) == expected(script)
 
 
-@settings(random_settings, max_examples=25)
+@settings(random_settings, max_examples=80)
 @given(
     script=scripts(max_size=20),
     cut=st.sampled_from([1, 2, 5]),

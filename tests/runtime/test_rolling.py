@@ -30,7 +30,7 @@ class FrozenVisit:
 
 class TupleVisit(NamedTuple):
     page: str
-    count: int
+    count: int  # type: ignore[assignment]
     note: str = ""
 
 

@@ -114,17 +114,16 @@ class ScriptEnumerator:
         )
 
     def shed(self, position: Position, now_ms: Milliseconds) -> tuple[Position, int]:
-        """Skip what is there already."""
+        """Skip what is there already, up to the newest record of each partition."""
         scripts = self._source.partitions
         offsets = list(position) if position is not None else [0] * len(scripts)
         skipped = 0
         for k, items in enumerate(scripts):
-            while offsets[k] < len(items):
-                item = items[offsets[k]]
-                if isinstance(item, End) or (isinstance(item, ProcessingTime) and item.time > now_ms):
-                    break
-                skipped += isinstance(item, Record)
-                offsets[k] += 1
+            there = range(offsets[k], self._reach(items, offsets[k], 1 << 60, now_ms)[0])
+            records = [offset for offset in there if isinstance(items[offset], Record)]
+            if records:
+                skipped += len(records) - 1
+                offsets[k] = records[-1]
         return offsets, skipped
 
     def _reach(self, items: tuple[Item, ...], begin: int, budget: int, now_ms: Milliseconds) -> tuple[int, int]:
