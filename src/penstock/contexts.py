@@ -87,6 +87,11 @@ class Timers:
     def current_processing_time(self) -> Milliseconds:
         return self._ctx.current_processing_time
 
+    @property
+    def ended(self) -> bool:
+        """Has all input ended? Then time is at its end: every timer fires, also one that is set now."""
+        return self._keyed.times.ended
+
     def register_event_time(self, time: Milliseconds | datetime) -> None:
         keyed = self._keyed
         keyed.event_timers.register(time if type(time) is int else time_ms(time), keyed.slot)

@@ -57,12 +57,13 @@ class Slot:
 class Times:
     """The clocks that state and timers look at."""
 
-    __slots__ = ("processing_time", "record_time", "watermark")
+    __slots__ = ("ended", "processing_time", "record_time", "watermark")
 
     def __init__(self, watermark: Milliseconds, processing_time: Milliseconds) -> None:
         self.watermark = watermark
         self.processing_time = processing_time
         self.record_time: Milliseconds | None = None
+        self.ended = False
 
 
 class StateCell(Protocol):

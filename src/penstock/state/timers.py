@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from penstock.errors import StateError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
 from penstock.state.key_groups import group_of
 from penstock.state.layout import split_timer_key, timer_key
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from penstock.state.keyed import Committed, Slot
 
 Timer = tuple[Milliseconds, bytes]
+
+GENERATIONS = 10_000
+"""How long a chain of timers that set timers may be at the end of time."""
 
 AT_A_TIME = 100_000
 """About how many committed timers are in memory at a time."""
@@ -31,6 +35,8 @@ class TimerQueue:
     __slots__ = (
         "_added",
         "_committed",
+        "_firing",
+        "_generations",
         "_groups",
         "_heap",
         "_max_parallelism",
@@ -61,6 +67,8 @@ class TimerQueue:
         self._scanned: Milliseconds = MIN_WATERMARK
         self._committed: set[Timer] = set()
         self._stored: set[Timer] = set()
+        self._firing: int | None = None
+        self._generations: dict[Timer, int] = {}
         self._next_committed: Milliseconds = MAX_WATERMARK if next_due is None else next_due
 
     def register(self, time: Milliseconds, slot: Slot) -> None:
@@ -69,8 +77,21 @@ class TimerQueue:
         timer = (max(time, MIN_WATERMARK), slot.encoded)
         self._removed.discard(timer)
         if timer not in self._added and timer not in self._committed:
+            if self._firing is not None:
+                self._set_at_the_end(timer)
             self._added.add(timer)
             heappush(self._heap, timer)
+
+    def _set_at_the_end(self, timer: Timer) -> None:
+        """A timer that is set at the end of time is due at once: a timer that always sets the next one would go on for ever."""
+        assert self._firing is not None
+        generation = self._generations[timer] = self._firing + 1
+        if generation > GENERATIONS:
+            raise StateError(
+                f"a timer set a timer, which set a timer, {GENERATIONS} times over, after the end of the input",
+                detail=f"the last one was for {timer[0]}",
+                hint="at the end of a bounded input all timers fire: set no further ones when ctx.timers.ended is true",
+            )
 
     def delete(self, time: Milliseconds, slot: Slot) -> None:
         if time > MAX_WATERMARK:
@@ -97,7 +118,10 @@ class TimerQueue:
                         self._removed.add(timer)
                 else:
                     continue
+                if until == MAX_WATERMARK:
+                    self._firing = self._generations.pop(timer, 0)
                 yield timer
+            self._firing = None
             if horizon >= until:
                 return
 

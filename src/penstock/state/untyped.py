@@ -12,6 +12,7 @@ import enum
 import sys
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -79,8 +80,16 @@ def _wrap(value: Any) -> Any:
     return _Ext(_RECORD, _pack([_name(tp), fields]))
 
 
+@lru_cache(maxsize=1024)
 def _name(tp: type) -> str:
-    return f"{tp.__module__}:{tp.__qualname__}"
+    """What a class is found by again. One that could not be found is refused now, not when its values are read."""
+    name = f"{tp.__module__}:{tp.__qualname__}"
+    if _find(name) is not tp:
+        raise StateError(
+            f"the class {name} cannot be found by its name, so its values cannot be kept in state",
+            hint="define it at the top of a module, or declare the state with a type",
+        )
+    return name
 
 
 def decode_untyped(data: bytes) -> Any:

@@ -163,6 +163,7 @@ class KeyedProcessOperator(Operator):
 
     def advance(self, watermark: Milliseconds) -> None:
         self.watermark = watermark
+        self.keyed.times.ended = watermark == MAX_WATERMARK
         if self.keyed.event_timers.has_due(watermark):
             self._fire(self.keyed.event_timers, watermark, "event")
         self.keyed.times.watermark = watermark
@@ -181,6 +182,7 @@ class KeyedProcessOperator(Operator):
     def on_end(self) -> None:
         """The end of time: each pending processing-time timer fires once, and event-time timers that were set after the last
         watermark fire too."""
+        self.keyed.times.ended = True
         self._fire(self.keyed.event_timers, MAX_WATERMARK, "event")
         self._fire_all(self.keyed.processing_timers.pending(), "processing")
         self._fire(self.keyed.event_timers, MAX_WATERMARK, "event")
