@@ -12,7 +12,6 @@ import enum
 import sys
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -80,15 +79,20 @@ def _wrap(value: Any) -> Any:
     return _Ext(_RECORD, _pack([_name(tp), fields]))
 
 
-@lru_cache(maxsize=1024)
+_names: dict[type, str] = {}
+
+
 def _name(tp: type) -> str:
     """What a class is found by again. One that could not be found is refused now, not when its values are read."""
+    if tp in _names:
+        return _names[tp]
     name = f"{tp.__module__}:{tp.__qualname__}"
     if _find(name) is not tp:
         raise StateError(
             f"the class {name} cannot be found by its name, so its values cannot be kept in state",
             hint="define it at the top of a module, or declare the state with a type",
         )
+    _names[tp] = name
     return name
 
 

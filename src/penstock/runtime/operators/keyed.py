@@ -14,11 +14,10 @@ import numpy as np
 
 from penstock.contexts import OnTimerContext
 from penstock.errors import PlanError
-from penstock.functions import function_location
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.records import NO_TIMESTAMP, Records
 from penstock.runtime.frames import Keyed
-from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Definition, Operator, StateDeclaration
+from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
 from penstock.runtime.operators.stateless import repeated
 from penstock.runtime.services import Services
 from penstock.state.descriptors import declared_states
@@ -139,7 +138,7 @@ class KeyedProcessOperator(Operator):
                 del out[ends[-1] if ends else 0 :]
                 ends.append(len(out))
                 ctx.side_back_to(mark)
-                self._reject(error, record, time)
+                self.set_aside(error, self.function, record, time)
         self.outputs.emit(Records(out, repeated(stamps, ends)))
 
     def _error(self, error: Exception, record: Any, doing: str = "") -> Exception:
@@ -148,18 +147,6 @@ class KeyedProcessOperator(Operator):
         except Exception:
             key = "?"
         return self.user_error(error, self.function, record, doing=f"{doing}key {key}")
-
-    def _reject(self, error: Exception, record: Any, time: Milliseconds) -> None:
-        self.skipped += 1
-        if self.errors == "dead_letter":
-            letter = DeadLetter(
-                step=self.step,
-                function=function_location(self.function),
-                error=f"{type(error).__name__}: {error}",
-                record=record,
-                timestamp_ms=None if time == NO_TIMESTAMP else time,
-            )
-            self.outputs.emit_side(DEAD_LETTERS, Records([letter], np.asarray([time], dtype=np.int64)))
 
     def advance(self, watermark: Milliseconds) -> None:
         self.watermark = watermark
@@ -219,7 +206,7 @@ class KeyedProcessOperator(Operator):
                     raise self._error(error, f"the {domain}-time timer at {time}", "on_timer, ") from error
                 del out[start:]
                 ctx.side_back_to(mark)
-                self._reject(error, {"timer": time, "domain": domain}, ctx.timestamp_ms)
+                self.set_aside(error, self.function, {"timer": time, "domain": domain}, ctx.timestamp_ms)
             times.extend([ctx.timestamp_ms] * (len(out) - start))
         self._emit_fired(out, times, domain)
 

@@ -12,7 +12,7 @@ import numpy as np
 from penstock.errors import PenstockError, UserCodeError
 from penstock.functions import function_location
 from penstock.ids import Milliseconds, StepId
-from penstock.records import Batch, Records
+from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.state.descriptors import State
 from penstock.timing.valve import Valve
 
@@ -87,6 +87,7 @@ class Operator:
         self.watermark: Milliseconds = services.start_watermark(step)
         self.valve = Valve(inputs, self.watermark)
         self.idle = False
+        self.errors: ErrorPolicy = "fail"
         self.records_in = 0
         self.skipped = 0
 
@@ -118,6 +119,19 @@ class Operator:
 
     def finish(self) -> None:
         """The epoch's input is over: make everything ready to be collected."""
+
+    def set_aside(self, error: Exception, function: Any, record: Any, time: Milliseconds) -> None:
+        """A record that a step skips, or sends to its dead letters."""
+        self.skipped += 1
+        if self.errors == "dead_letter":
+            letter = DeadLetter(
+                step=self.step,
+                function=function_location(function),
+                error=f"{type(error).__name__}: {error}",
+                record=record,
+                timestamp_ms=None if time == NO_TIMESTAMP else time,
+            )
+            self.outputs.emit_side(DEAD_LETTERS, Records([letter], np.asarray([time], dtype=np.int64)))
 
     def user_error(self, error: Exception, function: Any, record: Any, *, doing: str = "") -> PenstockError:
         """The error to raise for what a user's function raised."""

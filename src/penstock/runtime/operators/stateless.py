@@ -16,10 +16,9 @@ import pyarrow as pa
 
 from penstock.contexts import ProcessContext
 from penstock.errors import PlanError
-from penstock.functions import function_location
 from penstock.ids import StepId
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns, Records, RowType, Timestamps, as_batch
-from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Definition, ErrorPolicy, Operator, method_of
+from penstock.runtime.operators.operator import Definition, ErrorPolicy, Operator, method_of
 from penstock.runtime.services import Services
 
 StatelessKind = Literal["map", "flat_map", "filter", "process"]
@@ -62,16 +61,7 @@ class PerRecord(Operator):
         """A record the function raised on: fail, skip, or send it to the dead letters."""
         if self.errors == "fail":
             raise self.user_error(error, self.function, record) from error
-        self.skipped += 1
-        if self.errors == "dead_letter":
-            letter = DeadLetter(
-                step=self.step,
-                function=function_location(self.function),
-                error=f"{type(error).__name__}: {error}",
-                record=record,
-                timestamp_ms=None if time == NO_TIMESTAMP else time,
-            )
-            self.outputs.emit_side(DEAD_LETTERS, Records([letter], np.asarray([time], dtype=np.int64)))
+        self.set_aside(error, self.function, record, time)
 
     def applied(self, batch: Batch) -> tuple[list[Any], np.ndarray[Any, np.dtype[np.bool_]] | None]:
         """The function's result for each record; and, if records were rejected, a mask of those that were not."""
