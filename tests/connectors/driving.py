@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from penstock.connectors.protocol import Limits, Planned, Source, SourceContext
 from penstock.ids import Epoch, JobId, StepId
+from penstock.runtime import shipping
 from penstock.storage import LocalStorage
 
 PLENTY = Limits(records=1 << 40, bytes=1 << 40, readers=2)
@@ -26,7 +25,7 @@ class Drive:
     """Runs a source as the epoch loop does; everything read is in `read`, by partition."""
 
     def __init__(self, source: Source, where: SourceContext) -> None:
-        self.source: Source = cloudpickle.loads(cloudpickle.dumps(source))
+        self.source: Source = shipping.loads(shipping.dumps(source))
         self.where = where
         self.position: Any = None
         self.read: dict[str, list[Any]] = defaultdict(list)
