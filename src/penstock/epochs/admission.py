@@ -38,7 +38,7 @@ class Admission:
             return
         self._cost.learn(records, seconds)
         target = max(self._target_ms / 1000, 2 * self._cost.fixed)
-        factor = min(4.0, max(0.5, target / seconds))
+        factor = min(16.0, max(0.5, target / seconds))
         if factor > 1 and records < self._records * 0.7:
             return
         self._records = max(min(_LEAST, self._max_records), min(self._max_records, int(self._records * factor)))

@@ -47,7 +47,7 @@ class FileSource:
     columns: Sequence[str] | None = None
     watch: timedelta | float | None = None
     lanes: int | None = None
-    batch_size: int = 65536
+    batch_size: int = 262144
     on_bad_record: Literal["fail", "skip"] = "fail"
     delimiter: str = ","
     header: bool = True

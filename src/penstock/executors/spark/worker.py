@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import zipimport
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from struct import Struct
 from typing import Any
 
@@ -42,7 +44,8 @@ class StageFunction:
         task = Task(job, self.stage, split, order, attempt, pool)
         frames = None if self.stage == 0 else incoming
         if self.last:
-            return iter((task.report(frames),))
+            with _no_collection():
+                return iter((task.report(frames),))
         return _paired(task, frames)
 
     def _job(self) -> tuple[CompiledJob, FunctionPool]:
@@ -65,9 +68,20 @@ class StageFunction:
 
 def _paired(task: Task, frames: Iterable[bytes] | None) -> Iterator[bytes]:
     """Frames as Spark's pairwise shuffle wants them: target, then bytes."""
-    for target, frame in task.frames(frames):
-        yield _pack_target(target)
-        yield frame
+    with _no_collection():
+        for target, frame in task.frames(frames):
+            yield _pack_target(target)
+            yield frame
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No search for cycles while a task makes its many short-lived records: it finds nothing and takes a third of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class CloseFunctions:
