@@ -33,8 +33,8 @@ from harness.reference import MismatchError, check_running_sums, check_totals, r
 from harness.report import Report, parser_of, table_of
 
 PROCESSES = 2
-BATCHES = 4
-"""Micro-batches of transformWithState; Penstock's epochs are not larger than a quarter of the input either."""
+BATCHES = 2
+"""Micro-batches of transformWithState; Penstock has as many epochs."""
 TARGET_EPOCH_SECONDS = 10
 SAMPLED_FROM = 200_000
 """With this many keys or more, transformWithState gets a sample of the keys."""

@@ -104,7 +104,13 @@ def keyed_process(parameters: Parameters) -> Result:
 
 
 def _keyed_process(name: str, folder: str, parameters: Parameters, records: int) -> list[dict[str, Any]]:
-    env = environment(name, parameters, max_records_per_epoch=records, target_epoch=parameters["target_epoch"])
+    env = environment(
+        name,
+        parameters,
+        max_records_per_epoch=records,
+        first_records_per_epoch=records,
+        target_epoch=parameters["target_epoch"],
+    )
     events = env.from_source(FileSource(f"{folder}/*.parquet", columns=["key", "v"]), name="in")
     keyed = events.key_by(lambda event: event["key"]) if parameters["by_function"] else events.key_by("key")
     output = FileSink(str(Path(parameters["out"], name)), format="parquet", columns=COLUMNS)

@@ -49,6 +49,7 @@ class JobConfig:
     target_epoch: Duration = timedelta(seconds=1)
     epoch_interval: Duration = timedelta(0)
     max_records_per_epoch: int = 1_000_000
+    first_records_per_epoch: int = 20_000
     max_bytes_per_epoch: int = 256 * 1024 * 1024
     keep: int = 10
     compact_after: int = 16
@@ -75,6 +76,9 @@ class JobConfig:
         )
         _check(self.executor in ("spark", "inline"), f"executor is {self.executor!r}", "choose spark or inline")
         _check(self.max_records_per_epoch >= 1, f"max_records_per_epoch is {self.max_records_per_epoch}", "choose 1 or more")
+        _check(
+            self.first_records_per_epoch >= 1, f"first_records_per_epoch is {self.first_records_per_epoch}", "choose 1 or more"
+        )
         _check(self.max_bytes_per_epoch >= 1, f"max_bytes_per_epoch is {self.max_bytes_per_epoch}", "choose 1 or more")
         _check(self.keep >= 1, f"keep is {self.keep}", "keep at least one epoch")
         _check(self.compact_after >= 1, f"compact_after is {self.compact_after}", "choose 1 or more")

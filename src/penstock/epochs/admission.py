@@ -10,7 +10,9 @@ from __future__ import annotations
 from penstock.connectors.protocol import Limits
 from penstock.ids import Milliseconds
 
-_FIRST = 20_000
+FIRST = 20_000
+"""What an epoch takes before anything is known."""
+
 _LEAST = 100
 _MEMORY = 0.8
 """The weight of what was learned before, against the newest epoch."""
@@ -19,12 +21,12 @@ _MEMORY = 0.8
 class Admission:
     """Learns from each epoch how many records fit into the target duration."""
 
-    def __init__(self, *, target_ms: Milliseconds, max_records: int, max_bytes: int, readers: int) -> None:
+    def __init__(self, *, target_ms: Milliseconds, max_records: int, max_bytes: int, readers: int, first: int = FIRST) -> None:
         self._target_ms = target_ms
         self._max_records = max_records
         self._max_bytes = max_bytes
         self._readers = readers
-        self._records = min(_FIRST, max_records)
+        self._records = min(first, max_records)
         self._cost = _Cost()
 
     def limits(self, sources: int) -> Limits:

@@ -100,6 +100,7 @@ class EpochLoop:
             max_records=config.max_records_per_epoch,
             max_bytes=config.max_bytes_per_epoch,
             readers=config.parallelism,
+            first=config.first_records_per_epoch,
         )
         self._warmed = time.monotonic()
         self.result: JobResult
