@@ -101,7 +101,7 @@ def function_location(function: Any) -> str:
     """`name (file:line)` of a user's function, for messages."""
     target = function
     if not hasattr(target, "__code__"):
-        for name in ("process", "map", "flat_map", "filter", "reduce", "add", "__call__"):
+        for name in ("process", "map", "flat_map", "filter", "reduce", "add", "on_record", "assign", "evict_before", "__call__"):
             code = getattr(getattr(type(target), name, None), "__code__", None)
             if code is not None:
                 return f"{type(target).__qualname__}.{name} ({code.co_filename}:{code.co_firstlineno})"

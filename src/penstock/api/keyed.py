@@ -6,12 +6,17 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from penstock.api.stream import DataStream
+from penstock.api.windowed import WindowedStream, key_names, windowed
 from penstock.errors import PlanError
-from penstock.functions import AggregateFunction, KeyedProcessFunction, ReduceFunction
+from penstock.functions import AggregateFunction, KeyedProcessFunction, OutputTag, ReduceFunction
 from penstock.runtime.exchange import Exchange
 from penstock.runtime.operators.keyed import KeyedProcess
 from penstock.runtime.operators.operator import ErrorPolicy, method_of
 from penstock.runtime.rolling import Aggregate, Extreme, Fold, Reduce, Sum
+from penstock.timing.durations import Duration
+from penstock.windows.assigners import GlobalWindows, WindowAssigner
+from penstock.windows.evictors import CountEvictor, Evictor
+from penstock.windows.triggers import CountTrigger, PurgingTrigger, Trigger
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -69,6 +74,30 @@ class KeyedStream(DataStream[T], Generic[K, T]):
     def max_by(self, field: str | int = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
         """The record whose `field` is the greatest so far (the first of equals)."""
         return self._keyed(Extreme(field, least=False, whole=True, state_type=state_type), "max_by", name)
+
+    # --- windows -----------------------------------------------------------------------------------------------------------
+
+    def window(
+        self,
+        assigner: WindowAssigner,
+        *,
+        trigger: Trigger | None = None,
+        evictor: Evictor | None = None,
+        allowed_lateness: Duration = 0,
+        late: OutputTag[T] | None = None,
+    ) -> WindowedStream[K, T]:
+        """Put the records of each key into windows.
+
+        A record within `allowed_lateness` after the end of its window updates it, and the window is emitted again. Beyond that it goes
+        to the side output `late`; without one it is dropped, and counted.
+        """
+        return windowed(self, assigner, trigger, evictor, allowed_lateness, late, key_names(self._exchange))
+
+    def count_window(self, size: int, slide: int | None = None) -> WindowedStream[K, T]:
+        """Windows of `size` records of a key; with `slide`, the last `size` records, every `slide` records."""
+        if slide is None:
+            return self.window(GlobalWindows(), trigger=PurgingTrigger(CountTrigger(size)))
+        return self.window(GlobalWindows(), trigger=CountTrigger(slide), evictor=CountEvictor(size))
 
     def _keyed(self, function: Any, label: str, name: str | None, errors: ErrorPolicy = "fail") -> DataStream[Any]:
         definition = KeyedProcess(body=function, key_type=self._exchange.key_type, label=label, errors=errors)

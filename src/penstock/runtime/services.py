@@ -17,6 +17,11 @@ from penstock.state.keyed import KeyedState, Times
 from penstock.state.keys import key_codec
 from penstock.state.timers import TimerQueue
 
+TimerStates = tuple[str, str, str, str]
+
+TIMER_STATES: TimerStates = ("timers:event", "timers:processing", "timers:ttl-event", "timers:ttl-processing")
+"""The timer queues of every keyed step, kept like states."""
+
 
 class FunctionPool:
     """Functions of one job that have been opened in this process, by step and partition.
@@ -84,7 +89,11 @@ class Services:
     def state_id(self, step: StepId, name: str) -> int:
         return self.job.state_ids[step, name]
 
-    def keyed_state(self, step: StepId, key_type: Any, watermark: Milliseconds) -> KeyedState:
+    def keyed_state(
+        self, step: StepId, key_type: Any, watermark: Milliseconds, *, timers: TimerStates = TIMER_STATES, namespace: int = 0
+    ) -> KeyedState:
+        """Keyed state of a step; `timers` names its timer queues."""
+        event, processing, ttl_event, ttl_processing = timers
         next_due = self.committed.partition_state.next_due
         groups = groups_of(self.partition, self.job.parallelism, self.job.max_parallelism)
 
@@ -96,6 +105,7 @@ class Services:
                 groups=groups,
                 max_parallelism=self.job.max_parallelism,
                 next_due=next_due.get(state_id),
+                namespace=namespace,
             )
 
         keyed = KeyedState(
@@ -103,9 +113,10 @@ class Services:
             key_codec=key_codec(key_type),
             max_parallelism=self.job.max_parallelism,
             times=Times(watermark, self.processing_time),
-            event_timers=queue("timers:event"),
-            processing_timers=queue("timers:processing"),
-            ttl_timers=(queue("timers:ttl-event"), queue("timers:ttl-processing")),
+            event_timers=queue(event),
+            processing_timers=queue(processing),
+            ttl_timers=(queue(ttl_event), queue(ttl_processing)),
+            namespace=namespace,
         )
         self.keyed.append(keyed)
         return keyed

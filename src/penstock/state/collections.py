@@ -151,7 +151,7 @@ class MapHandle(Handle):
             if not changed:
                 continue
             if value is MISSING:
-                out.append((prefix + encoded, None))
+                self._remove(prefix + encoded, out)
             elif self._expiry is None:
                 out.append((prefix + encoded, self._encode(value)))
             else:
@@ -201,13 +201,22 @@ class ListHandle(Handle):
 
     def __iter__(self) -> Iterator[Any]:
         slot = self._keyed.slot
-        cell = self._load(slot)
-        assert cell.loaded is not None
-        if self._codec.mutable and (cell.loaded or cell.added):
-            cell.rewritten = True
+        elements = self.held()
+        if self._codec.mutable and elements:
+            slot.cells[self.cell].rewritten = True
             slot.cells[self._flag] = CHANGED
+        return iter(elements)
+
+    def held(self) -> list[Any]:
+        """The elements, for a reader that changes none of them."""
+        cell = self._load(self._keyed.slot)
+        assert cell.loaded is not None
         elements = cell.loaded + cell.added
-        return iter(elements if self._expiry is None else [element for _, element in elements])
+        return elements if self._expiry is None else [element for _, element in elements]
+
+    def merge(self, held: list[Any]) -> None:
+        """Take in the elements of another key or window."""
+        self.extend(held)
 
     def __len__(self) -> int:
         cell = self._load(self._keyed.slot)

@@ -49,6 +49,7 @@ class State:
     """What all kinds of state have in common."""
 
     kind = "state"
+    per_window = False
 
     def __init__(self, value_type: Any, ttl: Ttl | timedelta | None, codec: Any = None) -> None:
         self.value_type = value_type

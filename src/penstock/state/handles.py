@@ -46,6 +46,11 @@ class Handle:
     def purge(self, slot: Slot) -> None:
         """Nothing here expires."""
 
+    def _remove(self, key: bytes, out: Changes) -> None:
+        """What was never committed leaves no trace."""
+        if self._keyed.committed.get(key) is not None:
+            out.append((key, None))
+
     def _decode(self, data: bytes) -> Any:
         try:
             return self._codec.decode(data)
@@ -108,10 +113,11 @@ class ValueHandle(Handle):
             raise self._codec.failure(error, where=self._where) from error
 
     def changes(self, slot: Slot, out: Changes) -> None:
+        key = store_key(slot, self._state_id)
         if slot.cells[self._flag] == DELETED:
-            out.append((store_key(slot, self._state_id), None))
+            self._remove(key, out)
         else:
-            out.append((store_key(slot, self._state_id), self._encode(slot.cells[self.cell])))
+            out.append((key, self._encode(slot.cells[self.cell])))
 
 
 class MutableValueHandle(ValueHandle):
@@ -141,7 +147,7 @@ class MutableValueHandle(ValueHandle):
             data = self._encode(value)
             if data != (stored if stored is not None and flag == READ else self._encode(self._fresh())):
                 out.append((key, data))
-            elif flag == DELETED:
+            elif flag == DELETED and stored is not None:
                 out.append((key, None))
         else:
             out.append((key, self._encode(value)))
@@ -220,8 +226,11 @@ class ExpiringValueHandle(Handle):
 
     def changes(self, slot: Slot, out: Changes) -> None:
         held = slot.cells[self.cell]
-        data = None if held is None else _stamped(held[0], self._encode(held[1]))
-        out.append((store_key(slot, self._state_id), data))
+        key = store_key(slot, self._state_id)
+        if held is None:
+            self._remove(key, out)
+        else:
+            out.append((key, _stamped(held[0], self._encode(held[1]))))
 
 
 def _stamped(expires: Milliseconds, data: bytes) -> bytes:
@@ -277,6 +286,10 @@ class Accumulating:
         self.purge = accumulator.purge
         self.clear = accumulator.clear
 
+    def held(self) -> Any:
+        """The accumulator; None if there is none."""
+        return self._accumulator.value
+
 
 class ReducingHandle(Accumulating):
     def __init__(self, accumulator: Any, function: Callable[[Any, Any], Any]) -> None:
@@ -290,6 +303,11 @@ class ReducingHandle(Accumulating):
     def add(self, value: Any) -> None:
         held = self._accumulator.value
         self._accumulator.update(value if held is None else self._function(held, value))
+
+    def merge(self, held: Any) -> None:
+        """Take in the accumulator of another key or window."""
+        if held is not None:
+            self.add(held)
 
 
 class AggregatingHandle(Accumulating):
@@ -305,3 +323,9 @@ class AggregatingHandle(Accumulating):
     def add(self, value: Any) -> None:
         held = self._accumulator.value
         self._accumulator.update(self._aggregate.add(value, self._aggregate.create_accumulator() if held is None else held))
+
+    def merge(self, held: Any) -> None:
+        """Take in the accumulator of another key or window."""
+        if held is not None:
+            here = self._accumulator.value
+            self._accumulator.update(held if here is None else self._aggregate.merge(here, held))

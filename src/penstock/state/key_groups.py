@@ -14,9 +14,9 @@ DEFAULT_MAX_PARALLELISM = 128
 LARGEST_MAX_PARALLELISM = 32768
 
 
-def group_of(encoded: bytes, max_parallelism: int) -> int:
-    """The key group of an encoded key."""
-    return crc32(encoded) % max_parallelism
+def group_of(encoded: bytes, max_parallelism: int, namespace: int = 0) -> int:
+    """The key group of an encoded key. Its last `namespace` bytes (a window, say) are no part of the key."""
+    return crc32(encoded[:-namespace] if namespace else encoded) % max_parallelism
 
 
 def partition_of(group: int, parallelism: int, max_parallelism: int) -> int:

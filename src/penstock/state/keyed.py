@@ -3,6 +3,8 @@
 Laws:
 - Committed state is only read; changes live here until the epoch is committed. `changes()` is all there is to write.
 - A *slot* is what the task knows of one key: a cell and a flag for each state. The current slot decides what the handles see.
+- A key may be followed by a *namespace*, a fixed number of bytes (a window): then state and timers are per (key, namespace), and
+  the group is still the key's.
 - Reading a cell of a mutable type marks it: at the end it is encoded and compared, so that a value changed in place is kept,
   however the input was cut into epochs.
 """
@@ -77,6 +79,8 @@ class StateCell(Protocol):
 
     def purge(self, slot: Slot) -> None: ...
 
+    def clear(self) -> None: ...
+
 
 class KeyedState:
     """The state of one step in one partition, for one epoch."""
@@ -85,6 +89,7 @@ class KeyedState:
         "_empty",
         "_key_codec",
         "_max_parallelism",
+        "_namespace",
         "_spilled",
         "committed",
         "event_timers",
@@ -106,6 +111,7 @@ class KeyedState:
         event_timers: TimerQueue,
         processing_timers: TimerQueue,
         ttl_timers: tuple[TimerQueue, TimerQueue],
+        namespace: int = 0,
     ) -> None:
         self.committed = committed
         self.slots: dict[bytes, Slot] = {}
@@ -117,6 +123,7 @@ class KeyedState:
         self.ttl_timers = ttl_timers
         self._key_codec = key_codec
         self._max_parallelism = max_parallelism
+        self._namespace = namespace
         self._empty: list[Any] = []
         self._spilled: Spilled | None = None
 
@@ -151,16 +158,34 @@ class KeyedState:
         if slot is None:
             if len(self.slots) > SPILL_ABOVE:
                 self._spill()
-            slot = self.slots[encoded] = Slot(encoded, group_of(encoded, self._max_parallelism), self._empty[:])
+            group = group_of(encoded, self._max_parallelism, self._namespace)
+            slot = self.slots[encoded] = Slot(encoded, group, self._empty[:])
         self.slot = slot
         return slot
+
+    def enter_spaces(self, wanted: list[tuple[bytes, int]]) -> list[Slot]:
+        """The slots of (encoded, group); as `enter`, for keys with a namespace."""
+        if len(self.slots) > SPILL_ABOVE:
+            self._spill()
+        slots, empty = self.slots, self._empty
+        found, new = [], []
+        for encoded, group in wanted:
+            slot = slots.get(encoded)
+            if slot is None:
+                slot = slots[encoded] = Slot(encoded, group, empty[:])
+                new.append(slot)
+            found.append(slot)
+        if len(new) > 1:
+            for handle in self.handles:
+                handle.prefetch(new)
+        return found
 
     def current_key(self) -> Any:
         slot = self.slot
         if slot.key is UNDECODED:
             if not slot.encoded:
                 raise StateError("there is no current key here", hint="keyed state belongs to process() and on_timer()")
-            slot.key = self._key_codec.decode(slot.encoded)
+            slot.key = self._key_codec.decode(slot.encoded[: len(slot.encoded) - self._namespace])
         return slot.key
 
     def purge_expired(self) -> None:

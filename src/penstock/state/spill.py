@@ -73,7 +73,9 @@ class Spilled:
         moved = ((key, 1, None if value == _GONE else value[1:]) for key, value in self._snapshot.range(b"", None))
         newer: Iterable[tuple[bytes, int, bytes | None]] = ((key, 0, value) for key, value in sorted(rest))
         for key, versions in groupby(heapq.merge(moved, newer, key=itemgetter(0, 1)), key=itemgetter(0)):
-            yield key, next(versions)[2]
+            value = next(versions)[2]
+            if value is not None or self._committed.get(key) is not None:
+                yield key, value
 
     def close(self) -> None:
         self._snapshot.close()

@@ -40,6 +40,7 @@ class TimerQueue:
         "_groups",
         "_heap",
         "_max_parallelism",
+        "_namespace",
         "_next_committed",
         "_open",
         "_removed",
@@ -56,11 +57,13 @@ class TimerQueue:
         groups: range,
         max_parallelism: int,
         next_due: Milliseconds | None,
+        namespace: int = 0,
     ) -> None:
         self.state_id = state_id
         self._open = open_committed
         self._groups = groups
         self._max_parallelism = max_parallelism
+        self._namespace = namespace
         self._heap: list[Timer] = []
         self._added: set[Timer] = set()
         self._removed: set[Timer] = set()
@@ -147,16 +150,18 @@ class TimerQueue:
         return min(times, default=None)
 
     def changes(self) -> list[tuple[bytes, bytes | None]]:
-        limit, state_id = self._max_parallelism, self.state_id
-        added: list[tuple[bytes, bytes | None]] = [
-            (timer_key(group_of(encoded, limit), state_id, time, encoded), b"") for time, encoded in self._added
-        ]
-        removed: list[tuple[bytes, bytes | None]] = [
-            (timer_key(group_of(encoded, limit), state_id, time, encoded), None)
-            for time, encoded in self._removed
-            if (time, encoded) not in self._added
-        ]
-        return added + removed
+        """New timers, and removed ones that had been committed."""
+        out: list[tuple[bytes, bytes | None]] = [(self._store_key(timer), b"") for timer in self._added]
+        gone = self._removed - self._added
+        out += [(self._store_key(timer), None) for timer in gone & self._stored]
+        unseen = [self._store_key(timer) for timer in gone - self._stored]
+        if unseen:
+            out += [(key, None) for key in self._open().get_many(unseen)]
+        return out
+
+    def _store_key(self, timer: Timer) -> bytes:
+        time, encoded = timer
+        return timer_key(group_of(encoded, self._max_parallelism, self._namespace), self.state_id, time, encoded)
 
     def _load(self, until: Milliseconds) -> Milliseconds:
         """Bring the committed timers due by `until` into the heap, or the first of them if they are very many.

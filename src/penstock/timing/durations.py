@@ -17,16 +17,35 @@ def to_ms(duration: Duration, *, what: str = "duration") -> Milliseconds:
     >>> to_ms(timedelta(minutes=1)), to_ms(0.5)
     (60000, 500)
     """
-    if isinstance(duration, timedelta):
-        ms = round(duration.total_seconds() * 1000)
-    else:
-        try:
-            ms = round(duration * 1000)
-        except TypeError:
-            raise ConfigError(f"{what} is {duration!r}", hint="give a timedelta, or a number of seconds") from None
+    ms = signed_ms(duration, what=what)
     if ms < 0:
         raise ConfigError(f"{what} is negative: {duration!r}", hint="give a duration of zero or more")
     return ms
+
+
+def signed_ms(duration: Duration, *, what: str = "duration") -> Milliseconds:
+    """As `to_ms`, for what may be negative, such as an offset."""
+    if isinstance(duration, timedelta):
+        return round(duration / timedelta(milliseconds=1))
+    try:
+        return round(duration * 1000)
+    except TypeError:
+        raise ConfigError(f"{what} is {duration!r}", hint="give a timedelta, or a number of seconds") from None
+
+
+def total_ms(size: Duration | None, *, what: str, **units: float) -> Milliseconds:
+    """A duration given as a whole, or in units: `hours=1, minutes=30`.
+
+    >>> total_ms(None, what="size", hours=1, minutes=30)
+    5400000
+    """
+    given = any(units.values())
+    if (size is None) != given:
+        raise ConfigError(f"{what} must be given once", hint="as a timedelta, or in units such as minutes=5")
+    try:
+        return signed_ms(timedelta(**units) if size is None else size, what=what)
+    except TypeError:
+        raise ConfigError(f"{what} is given as {units!r}", hint="give numbers, such as minutes=5") from None
 
 
 def time_ms(moment: datetime | int) -> Milliseconds:

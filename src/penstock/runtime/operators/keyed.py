@@ -19,7 +19,7 @@ from penstock.records import NO_TIMESTAMP, Records
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
 from penstock.runtime.operators.stateless import repeated
-from penstock.runtime.services import Services
+from penstock.runtime.services import TIMER_STATES, Services
 from penstock.state.descriptors import declared_states
 from penstock.state.handles import bind_state
 from penstock.state.keyed import KeyedState, Slot
@@ -27,9 +27,6 @@ from penstock.state.timers import TimerQueue
 
 EMIT_ABOVE = 50_000
 """So many records that timers emitted are passed on together."""
-
-TIMER_STATES = ("timers:event", "timers:processing", "timers:ttl-event", "timers:ttl-processing")
-"""The timer queues of every keyed step, kept like states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,160 @@
+"""Windowed streams: what to compute of each window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from penstock.api.stream import DataStream
+from penstock.errors import PlanError
+from penstock.functions import OutputTag, ReduceFunction
+from penstock.runtime.exchange import Exchange
+from penstock.runtime.operators.operator import ErrorPolicy, method_of
+from penstock.timing.durations import Duration, to_ms
+from penstock.windows.assigners import WindowAssigner
+from penstock.windows.by_field import ExtremeOf, Field, SumOf
+from penstock.windows.evictors import Evictor
+from penstock.windows.functions import WindowFunction
+from penstock.windows.incremental import Folding, Incremental, Reducing
+from penstock.windows.spec import WindowSpec
+from penstock.windows.step import WindowBody, WindowStep
+from penstock.windows.triggers import Trigger
+
+K = TypeVar("K")
+T = TypeVar("T")
+U = TypeVar("U")
+A = TypeVar("A")
+
+
+class WindowedStream(Generic[K, T]):
+    """A stream whose records are put into windows. Each method computes something of every window.
+
+    `process=` names a `WindowFunction` that sees the one result of each firing, with its window. `state_type` is the type of what is
+    kept for each window.
+    """
+
+    def __init__(self, stream: DataStream[T], spec: WindowSpec, key_names: tuple[str, ...]) -> None:
+        self._stream = stream
+        self._spec = spec
+        self._key_names = key_names
+
+    def reduce(
+        self,
+        function: Callable[[T, T], T] | ReduceFunction[T],
+        *,
+        process: WindowFunction[K, T, Any] | None = None,
+        name: str | None = None,
+        state_type: Any = None,
+        errors: ErrorPolicy = "fail",
+    ) -> DataStream[Any]:
+        """Combine the records of a window, two at a time."""
+        return self._incremental(Reducing(method_of(function, "reduce")), process, "reduce", name, state_type, errors)
+
+    def fold(
+        self,
+        initial: U,
+        function: Callable[[U, T], U],
+        *,
+        process: WindowFunction[K, U, Any] | None = None,
+        name: str | None = None,
+        state_type: Any = None,
+        errors: ErrorPolicy = "fail",
+    ) -> DataStream[Any]:
+        """Combine the records of a window, beginning with an initial value of another type."""
+        return self._incremental(Folding(initial, function), process, "fold", name, state_type, errors)
+
+    def process(
+        self,
+        function: WindowFunction[K, T, U],
+        *,
+        name: str | None = None,
+        state_type: Any = None,
+        errors: ErrorPolicy = "fail",
+    ) -> DataStream[U]:
+        """A function of all records of a window; state holds them until the window is over. `state_type`: that of a record."""
+        _check_function(function, "process")
+        return self._then(WindowBody(function=function, state_type=state_type), "process", name, errors)
+
+    def sum(self, field: Field = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+        """The first record of the window with `field` replaced by the sum."""
+        return self._incremental(Reducing(SumOf(field)), None, "sum", name, state_type)
+
+    def min(self, field: Field = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+        """The first record of the window with `field` replaced by the least."""
+        return self._incremental(Reducing(ExtremeOf(field, least=True, whole=False)), None, "min", name, state_type)
+
+    def max(self, field: Field = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+        """The first record of the window with `field` replaced by the greatest."""
+        return self._incremental(Reducing(ExtremeOf(field, least=False, whole=False)), None, "max", name, state_type)
+
+    def min_by(self, field: Field = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+        """The record of the window whose `field` is the least (the first of equals)."""
+        return self._incremental(Reducing(ExtremeOf(field, least=True, whole=True)), None, "min_by", name, state_type)
+
+    def max_by(self, field: Field = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+        """The record of the window whose `field` is the greatest (the first of equals)."""
+        return self._incremental(Reducing(ExtremeOf(field, least=False, whole=True)), None, "max_by", name, state_type)
+
+    def _incremental(
+        self,
+        incremental: Incremental,
+        process: Any,
+        label: str,
+        name: str | None,
+        state_type: Any,
+        errors: ErrorPolicy = "fail",
+    ) -> DataStream[Any]:
+        if process is not None:
+            _check_function(process, "process=")
+        body = WindowBody(incremental=incremental, function=process, state_type=state_type)
+        return self._then(body, label, name, errors)
+
+    def _then(self, body: WindowBody, label: str, name: str | None, errors: ErrorPolicy) -> DataStream[Any]:
+        exchange = self._stream._exchange
+        assert exchange is not None
+        definition = WindowStep(
+            spec=self._spec,
+            body=body,
+            key_type=exchange.key_type,
+            label=label,
+            errors=errors,
+        )
+        return self._stream._then(definition, name, label)
+
+
+def windowed(
+    stream: DataStream[T],
+    assigner: WindowAssigner,
+    trigger: Trigger | None,
+    evictor: Evictor | None,
+    allowed_lateness: Duration,
+    late: OutputTag[T] | None,
+    names: tuple[str, ...],
+) -> WindowedStream[Any, T]:
+    """Check what `window(...)` was given."""
+    if not isinstance(assigner, WindowAssigner):
+        raise PlanError(f"window({assigner!r}): these are no windows", hint="for example window(TumblingWindows(minutes=5))")
+    spec = WindowSpec(
+        assigner=assigner,
+        trigger=assigner.default_trigger() if trigger is None else trigger,
+        evictor=evictor,
+        allowed_lateness_ms=to_ms(allowed_lateness, what="allowed_lateness"),
+        late=None if late is None else late.name,
+    )
+    return WindowedStream(stream, spec, names)
+
+
+def key_names(exchange: Exchange) -> tuple[str, ...]:
+    """What the parts of a key are called in the results of declared aggregates."""
+    if callable(exchange.selector):
+        return ("key",)
+    return tuple(f"f{field}" if isinstance(field, int) else field for field in exchange.selector or ())
+
+
+def _check_function(function: Any, what: str) -> None:
+    if isinstance(function, type):
+        raise PlanError(f"{what}({function.__name__}): this is a class", hint=f"give an instance: {function.__name__}()")
+    if not callable(function) and not callable(getattr(function, "process", None)):
+        raise PlanError(
+            f"{function!r} is not a WindowFunction", hint="give an instance of a class with process(self, values, ctx)"
+        )

@@ -1,0 +1,136 @@
+"""The window step: a frozen definition that the plan can inspect, and makes the operator."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.contexts import RuntimeContext
+from penstock.errors import PlanError
+from penstock.functions import Function
+from penstock.ids import StepId
+from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
+from penstock.runtime.services import TIMER_STATES, Services, TimerStates
+from penstock.state.descriptors import ListState, State, ValueState, declared_states
+from penstock.windows.incremental import Incremental
+from penstock.windows.spec import WindowSpec
+from penstock.windows.triggers import Trigger
+
+KEY_TIMERS: TimerStates = ("timers:key-event", "timers:key-processing", "timers:key-ttl-event", "timers:key-ttl-processing")
+"""The timer queues of state that outlives windows."""
+
+CONTENTS, SESSIONS = "contents", "sessions"
+"""The states of every window step: what is in a window, and of merging windows, which there are of a key."""
+
+
+class WindowBody(Function):
+    """What is computed: an incremental aggregation, a function of the window as a whole, or one after the other."""
+
+    def __init__(self, *, incremental: Incremental | None = None, function: Any = None, state_type: Any = None) -> None:
+        self.incremental = incremental
+        self.function = function
+        self.state_type = state_type
+
+    def open(self, context: RuntimeContext) -> None:
+        self.function = copy.copy(self.function) if isinstance(self.function, Function) else self.function
+        for part in self._parts():
+            part.open(context)
+
+    def close(self) -> None:
+        for part in self._parts():
+            part.close()
+
+    def _parts(self) -> Iterator[Function]:
+        """The user's functions that have a life cycle."""
+        given = None if self.incremental is None else self.incremental.function
+        for part in (given, getattr(given, "__self__", None), self.function):
+            if isinstance(part, Function):
+                yield part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowStep(Definition):
+    """Windows on a keyed stream. `key_names`: what the key's parts are called in results of declared aggregates."""
+
+    spec: WindowSpec
+    body: WindowBody
+    key_type: Any = None
+    key_names: tuple[str, ...] = ()
+    label: str = "process"
+
+    def __post_init__(self) -> None:
+        states = declared_states(self.body.function)
+        taken = {"process", "clear", "open", "close", CONTENTS, SESSIONS} & states.keys()
+        if taken:
+            raise PlanError(f"a state may not be called {min(taken)!r}", hint="choose another name for the state")
+        if self.spec.assigner.merging and any(state.per_window for state in states.values()):
+            raise PlanError(
+                f"{type(self.body.function).__name__} has state per window, and its windows merge",
+                hint="keep it per key, or compute it from the window's records",
+            )
+
+    @property
+    def kind(self) -> str:
+        return f"window {self.label}"
+
+    @property
+    def incremental(self) -> bool:
+        """Do windows hold an accumulator (or else their records)?"""
+        kept = self.body.incremental
+        return kept is not None and self.spec.evictor is None and (kept.merges or not self.spec.assigner.merging)
+
+    def function(self) -> Any:
+        return self.body.function if self.body.incremental is None else self.body.incremental.function
+
+    def function_states(self) -> tuple[str, ...]:
+        """The names of the states that the window function declares."""
+        return tuple(declared_states(self.body.function))
+
+    def window_states(self) -> dict[str, State]:
+        """State per (key, window), by name."""
+        found: dict[str, State] = {CONTENTS: self._contents()}
+        found.update(trigger_states(self.spec.trigger))
+        found.update({name: state for name, state in declared_states(self.body.function).items() if state.per_window})
+        return found
+
+    def key_states(self) -> dict[str, State]:
+        """State per key, by name."""
+        found: dict[str, State] = {SESSIONS: ValueState(list[tuple[int, int, int, int]])} if self.spec.assigner.merging else {}
+        found.update({name: state for name, state in declared_states(self.body.function).items() if not state.per_window})
+        return found
+
+    def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
+        keyed = self.key_states()
+        named = {**self.window_states(), **keyed}
+        timers = TIMER_STATES + (KEY_TIMERS if keyed else ())
+        return tuple(
+            StateDeclaration(step=step, name=name, state=state, kind=state.kind, key_type=self.key_type)
+            for name, state in named.items()
+        ) + tuple(StateDeclaration(step=step, name=name, state=None, kind="timers", key_type=self.key_type) for name in timers)
+
+    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
+        from penstock.windows.operator import window_operator
+
+        return window_operator(step, services, self)
+
+    def describe(self) -> list[str]:
+        """For explain, a line each."""
+        held = "an accumulator for each window" if self.incremental else "all records of a window, until it is over"
+        return [*self.spec.describe(), f"{'incremental' if self.incremental else 'buffered'}: state holds {held}"]
+
+    def _contents(self) -> State:
+        kept = self.body.state_type
+        if self.incremental:
+            return ValueState(kept)
+        return ListState(None if kept is None or self.body.incremental is not None else tuple[kept, int | None])
+
+
+def trigger_states(trigger: Trigger, path: str = "trigger") -> dict[str, State]:
+    """The states of a trigger and of the triggers in it, by name."""
+    found: dict[str, State] = {f"{path}.{name}": state for name, state in declared_states(trigger).items()}
+    for name, part in sorted(vars(trigger).items()):
+        if isinstance(part, Trigger):
+            found.update(trigger_states(part, f"{path}.{name}"))
+    return found
