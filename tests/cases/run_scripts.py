@@ -12,23 +12,19 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from penstock.errors import PenstockError
 from penstock.testing import KeyedHarness, OperatorHarness
+from tests.cases.assigner_scripts import AssignerRun
+from tests.cases.expectations import ExpectationError, NotBuiltError, compare, compare_number
 from tests.cases.script_functions import KEYED, KEYS
+from tests.cases.valve_scripts import ValveRun
+from tests.cases.window_scripts import window_harness
 
 Script = dict[str, Any]
-
-
-class NotBuiltError(Exception):
-    """What the script needs is not there yet; the text is the reason."""
-
-
-class ExpectationError(AssertionError):
-    """The operator did something else than the script expects."""
 
 
 def keyed_process(operator: dict[str, Any]) -> OperatorHarness:
@@ -40,7 +36,75 @@ def keyed_process(operator: dict[str, Any]) -> OperatorHarness:
     return KeyedHarness(KEYED[function["name"]](function), KEYS[key], parallelism=operator.get("parallelism", 1))
 
 
-BUILDERS: dict[str, Callable[[dict[str, Any]], OperatorHarness]] = {"keyed_process": keyed_process}
+class HarnessRun:
+    """A script on the operator of a keyed step."""
+
+    def __init__(self, harness: OperatorHarness, *, beam: bool = False) -> None:
+        self._harness = harness
+        self._beam = beam
+        self.restorable = not beam
+
+    def close(self) -> None:
+        self._harness.close()
+
+    def restore(self) -> None:
+        self._harness.restore(self._harness.snapshot())
+
+    def step(self, step: dict[str, Any]) -> None:
+        harness = self._harness
+        if "element" in step:
+            element = step["element"]
+            if element.get("input", 0) or "subtask" in step or "raises_inside_function" in step:
+                raise NotBuiltError("not built yet: several inputs, subtasks")
+            send(harness, element, step.get("raises"))
+        elif "watermark" in step:
+            harness.watermark(step["watermark"] - self._beam)
+        elif "processing_time" in step:
+            harness.processing_time(step["processing_time"])
+        elif "snapshot_restore" in step:
+            options = step["snapshot_restore"]
+            harness.restore(harness.snapshot(), parallelism=options.get("parallelism") if isinstance(options, dict) else None)
+        elif "end_of_input" in step:
+            harness.end()
+        elif "expect" in step:
+            self._expect(step)
+        elif "expect_side" in step:
+            compare(step["expect_side"], list(harness.side(step["tag"])), step.get("order", "exact"))
+        elif "expect_late" in step:
+            compare(step["expect_late"], list(harness.side("late")), step.get("order", "exact"))
+        elif "expect_state_entries" in step:
+            compare_number(step["expect_state_entries"], harness.state_entries(), "state entries")
+        elif "expect_event_timers" in step:
+            compare_number(step["expect_event_timers"], harness.event_timers(), "event-time timers")
+        elif not IGNORED & step.keys():
+            raise NotBuiltError(f"no step {sorted(step)} in the runner")
+
+    def _expect(self, step: dict[str, Any]) -> None:
+        events: list[Any] = list(self._harness.take_events())
+        ignore = step.get("watermarks") == "ignore"
+        if ignore:
+            events = [event for event in events if isinstance(event, tuple)]
+        compare(step["expect"], events, step.get("order", "exact"), ignore_watermarks=ignore)
+
+
+class Run(Protocol):
+    """A script being run."""
+
+    restorable: bool
+
+    def step(self, step: dict[str, Any]) -> None: ...
+
+    def restore(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+BUILDERS: dict[str, Callable[[dict[str, Any]], Run]] = {
+    "keyed_process": lambda operator: HarnessRun(keyed_process(operator)),
+    "window": lambda operator: HarnessRun(window_harness(operator), beam=operator.get("dialect") == "beam"),
+    "assigner": AssignerRun,
+    "watermark_valve": ValveRun,
+}
 """What can be run, by kind."""
 
 IGNORED = {"end_of_bundle", "inspect"}
@@ -51,46 +115,17 @@ def run_script(script: Script, *, restore_after: int | None = None) -> None:
     kind = script["operator"]["kind"]
     if kind not in BUILDERS:
         raise NotBuiltError("not built yet")
-    with BUILDERS[kind](script["operator"]) as harness:
+    run = BUILDERS[kind](script["operator"])
+    try:
         for number, step in enumerate(script["steps"]):
             try:
-                run_step(harness, step)
+                run.step(step)
             except ExpectationError as error:
                 raise ExpectationError(f"step {number + 1}: {error}") from error
-            if restore_after == number:
-                harness.restore(harness.snapshot())
-
-
-def run_step(harness: OperatorHarness, step: dict[str, Any]) -> None:
-    if "element" in step:
-        element = step["element"]
-        if element.get("input", 0) or "subtask" in step or "raises_inside_function" in step:
-            raise NotBuiltError("not built yet: several inputs, subtasks")
-        send(harness, element, step.get("raises"))
-    elif "watermark" in step:
-        harness.watermark(step["watermark"])
-    elif "processing_time" in step:
-        harness.processing_time(step["processing_time"])
-    elif "snapshot_restore" in step:
-        options = step["snapshot_restore"]
-        harness.restore(harness.snapshot(), parallelism=options.get("parallelism") if isinstance(options, dict) else None)
-    elif "end_of_input" in step:
-        harness.end()
-    elif "expect" in step:
-        events: list[Any] = list(harness.take_events())
-        if step.get("watermarks") == "ignore":
-            events = [event for event in events if isinstance(event, tuple)]
-        compare(step["expect"], events, step.get("order", "exact"), ignore_watermarks=step.get("watermarks") == "ignore")
-    elif "expect_side" in step:
-        compare(step["expect_side"], list(harness.side(step["tag"])), step.get("order", "exact"))
-    elif "expect_late" in step:
-        compare(step["expect_late"], list(harness.side("late")), step.get("order", "exact"))
-    elif "expect_state_entries" in step:
-        compare_number(step["expect_state_entries"], harness.state_entries(), "state entries")
-    elif "expect_event_timers" in step:
-        compare_number(step["expect_event_timers"], harness.event_timers(), "event-time timers")
-    elif not IGNORED & step.keys():
-        raise NotBuiltError(f"no step {sorted(step)} in the runner")
+            if restore_after == number and run.restorable:
+                run.restore()
+    finally:
+        run.close()
 
 
 def send(harness: OperatorHarness, element: dict[str, Any], raises: str | None) -> None:
@@ -102,54 +137,6 @@ def send(harness: OperatorHarness, element: dict[str, Any], raises: str | None) 
     else:
         if raises is not None:
             raise ExpectationError(f"should have raised: {raises}")
-
-
-def compare(expected: list[dict[str, Any]], events: list[Any], order: str, *, ignore_watermarks: bool = False) -> None:
-    wanted = [item for item in expected if not (ignore_watermarks and "watermark" in item)]
-    if order == "any":
-        wanted, events = sorted_between(wanted, is_watermark_item), sorted_between(events, lambda e: not isinstance(e, tuple))
-    if len(wanted) != len(events) or not all(matches(item, event) for item, event in zip(wanted, events, strict=True)):
-        raise ExpectationError(f"expected {wanted}, got {events}")
-
-
-def is_watermark_item(item: Any) -> bool:
-    return "watermark" in item
-
-
-def sorted_between(items: list[Any], is_watermark: Callable[[Any], bool]) -> list[Any]:
-    """The records between two watermarks in one order."""
-    out: list[Any] = []
-    run: list[Any] = []
-    for item in items:
-        if is_watermark(item):
-            out += [*sorted(run, key=record_order), item]
-            run = []
-        else:
-            run.append(item)
-    return out + sorted(run, key=record_order)
-
-
-def record_order(item: Any) -> str:
-    value = item["value"] if isinstance(item, dict) else item[0]
-    return json.dumps(value, sort_keys=True, default=list)
-
-
-def matches(item: dict[str, Any], event: Any) -> bool:
-    if "watermark" in item:
-        return not isinstance(event, tuple) and bool(event == item["watermark"])
-    if not isinstance(event, tuple):
-        return False
-    return ("value" not in item or plain(event[0]) == item["value"]) and ("ts" not in item or event[1] == item["ts"])
-
-
-def plain(value: Any) -> Any:
-    return json.loads(json.dumps(value, default=list))
-
-
-def compare_number(expected: Any, found: int, what: str) -> None:
-    right = found > expected["gt"] if isinstance(expected, dict) else found == expected
-    if not right:
-        raise ExpectationError(f"expected {expected} {what}, got {found}")
 
 
 def outcomes(scripts: list[Script], *, restore_anywhere: bool = False) -> Iterator[tuple[str, str, str]]:

@@ -88,8 +88,8 @@ class KeyedStream(DataStream[T], Generic[K, T]):
     ) -> WindowedStream[K, T]:
         """Put the records of each key into windows.
 
-        A record within `allowed_lateness` after the end of its window updates it, and the window is emitted again. Beyond that it goes
-        to the side output `late`; without one it is dropped, and counted.
+        A record within `allowed_lateness` after the end of its window updates it, and the window is emitted again. Beyond that
+        it goes to the side output `late`; without one it is dropped, and counted.
         """
         return windowed(self, assigner, trigger, evictor, allowed_lateness, late, key_names(self._exchange))
 

@@ -29,8 +29,8 @@ A = TypeVar("A")
 class WindowedStream(Generic[K, T]):
     """A stream whose records are put into windows. Each method computes something of every window.
 
-    `process=` names a `WindowFunction` that sees the one result of each firing, with its window. `state_type` is the type of what is
-    kept for each window.
+    `process=` names a `WindowFunction` that sees the one result of each firing, with its window. `state_type` is the type of
+    what is kept for each window.
     """
 
     def __init__(self, stream: DataStream[T], spec: WindowSpec, key_names: tuple[str, ...]) -> None:

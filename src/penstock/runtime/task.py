@@ -325,7 +325,7 @@ class Inlet:
         """The upstream is where its next frame says, or, when it has none, where its trailer says."""
         pending = self._pending.get(upstream)
         watermark = pending[0] if pending else self._final.get(upstream)
-        if self._valve.advance(upstream, watermark):
+        if self._valve.take(upstream, watermark):
             self._announce(self._valve.watermark)
 
     def _announce(self, watermark: Milliseconds | None) -> None:

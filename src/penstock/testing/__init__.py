@@ -5,7 +5,7 @@ Nothing here needs a JVM. May import everything below the command line.
 
 from penstock.connectors.collecting.sink import CollectSink
 from penstock.testing.clock import VirtualClock
-from penstock.testing.harness import KeyedHarness, OperatorHarness, Snapshot
+from penstock.testing.harness import KeyedHarness, OperatorHarness, Snapshot, WindowHarness
 from penstock.testing.markers import Crash, Cut, End, ProcessingTime, Record, Watermark
 from penstock.testing.references import Reference, run_reference, running_counts, running_sums
 from penstock.testing.running import execute_inline, run_inline
@@ -25,6 +25,7 @@ __all__ = [
     "Snapshot",
     "VirtualClock",
     "Watermark",
+    "WindowHarness",
     "execute_inline",
     "run_inline",
     "run_reference",

@@ -19,6 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from penstock.api.environment import StreamEnvironment
+from penstock.api.keyed import KeyedStream
+from penstock.api.stream import DataStream
 from penstock.epochs.layout import claim_states, lay_out
 from penstock.epochs.results import next_layout, watermarks_of
 from penstock.functions import OutputTag
@@ -276,7 +279,7 @@ class OperatorHarness:
 
     def _wire(self, outputs: Outputs, partition: int) -> None:
         def passed_on(watermark: Milliseconds | None) -> None:
-            if self._valve.advance(partition, watermark):
+            if self._valve.take(partition, watermark):
                 self._events.append(self._valve.watermark)
 
         outputs.main.append(_Collector(self._events, passed_on))
@@ -311,6 +314,39 @@ class KeyedHarness(OperatorHarness):
     ) -> None:
         super().__init__(
             KeyedProcess(body=function, key_type=key_type, errors=errors),
+            key=key,
+            key_type=key_type,
+            parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            processing_time=processing_time,
+        )
+
+
+class WindowHarness(OperatorHarness):
+    """Drives the windows that `windows` makes of a keyed stream.
+
+    >>> def counts(stream): return stream.window(TumblingWindows(seconds=1)).fold(0, lambda n, _: n + 1)
+    >>> with WindowHarness(counts, key=lambda word: word) as harness:
+    ...     harness.send("a", 10)
+    ...     harness.watermark(1000)
+    ...     harness.take()
+    [(1, 999)]
+    """
+
+    def __init__(
+        self,
+        windows: Callable[[KeyedStream[Any, Any]], DataStream[Any]],
+        key: Callable[[Any], Any],
+        *,
+        key_type: Any = None,
+        parallelism: int = 1,
+        max_parallelism: int = 128,
+        processing_time: Milliseconds = 0,
+    ) -> None:
+        env = StreamEnvironment("harness")
+        made = windows(env.from_collection([]).key_by(key, key_type=key_type))
+        super().__init__(
+            env.graph.nodes[made._step].definition,
             key=key,
             key_type=key_type,
             parallelism=parallelism,

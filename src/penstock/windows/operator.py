@@ -1,8 +1,8 @@
 """Windows in a worker, record by record.
 
 Laws:
-- A window's *cleanup time* is its last moment plus the allowed lateness. A window whose cleanup time the watermark has reached gets
-  no more records; a record that no window takes is late.
+- A window's *cleanup time* is its last moment plus the allowed lateness. A window whose cleanup time the watermark has reached
+  gets no more records; a record that no window takes is late.
 - Timers that are due fire in order of time, their results go out, and then the watermark is passed on.
 - Nothing remains of a window after its cleanup time: contents, trigger state, state of its own, timers.
 """

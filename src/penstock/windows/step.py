@@ -124,7 +124,7 @@ class WindowStep(Definition):
         kept = self.body.state_type
         if self.incremental:
             return ValueState(kept)
-        return ListState(None if kept is None or self.body.incremental is not None else tuple[kept, int | None])
+        return ListState(None if kept is None or self.body.incremental is not None else tuple[kept, int | None])  # type: ignore[valid-type]
 
 
 def trigger_states(trigger: Trigger, path: str = "trigger") -> dict[str, State]:

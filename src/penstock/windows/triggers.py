@@ -41,8 +41,8 @@ CONTINUE, FIRE, PURGE, FIRE_AND_PURGE = TriggerResult
 class Trigger:
     """What a user implements to emit windows at other times.
 
-    State is declared on the class. `timers` sets and deletes timers of the window, and knows the time. `merges`: the trigger works for
-    windows that merge.
+    State is declared on the class. `timers` sets and deletes timers of the window, and knows the time. `merges`: the trigger
+    works for windows that merge.
     """
 
     merges: bool = False
@@ -180,7 +180,7 @@ class ContinuousEventTimeTrigger(Trigger):
 
     every_ms: Milliseconds
     merges = True
-    following = ReducingState(int, min)
+    following = ReducingState[int](int, min)
 
     def __init__(self, every: Duration) -> None:
         object.__setattr__(self, "every_ms", _interval(every))
@@ -232,7 +232,7 @@ class ContinuousProcessingTimeTrigger(Trigger):
 
     every_ms: Milliseconds
     merges = True
-    following = ReducingState(int, min)
+    following = ReducingState[int](int, min)
 
     def __init__(self, every: Duration) -> None:
         object.__setattr__(self, "every_ms", _interval(every))

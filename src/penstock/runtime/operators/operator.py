@@ -161,7 +161,7 @@ class Port:
 
     def on_watermark(self, watermark: Milliseconds | None) -> None:
         operator = self._operator
-        if operator.valve.advance(self._index, watermark):
+        if operator.valve.take(self._index, watermark):
             operator.on_watermark(operator.valve.watermark)
         elif operator.valve.idle:
             operator.on_watermark(None)
