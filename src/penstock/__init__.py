@@ -3,9 +3,11 @@
 Event streams, keyed state, event time and exactly-once results. Spark moves and schedules, Arrow computes, Python decides.
 """
 
+from penstock.aggregates import approx_distinct, avg, collect, count, stddev, top_n
 from penstock.api.environment import StreamEnvironment
 from penstock.api.keyed import KeyedStream
 from penstock.api.stream import DataStream, SplitStream
+from penstock.api.windowed import WindowedStream
 from penstock.config import JobConfig, RestartPolicy
 from penstock.connectors.collecting.sink import CollectSink
 from penstock.connectors.collection.source import CollectionSource
@@ -30,22 +32,53 @@ from penstock.functions import (
 from penstock.runtime.operators.operator import DeadLetter
 from penstock.state.descriptors import AggregatingState, ListState, MapState, ReducingState, Ttl, ValueState
 from penstock.timing.watermarks import WatermarkGenerator, Watermarks
+from penstock.windows.aggregates import Aggregate
+from penstock.windows.assigners import GlobalWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowAssigner
+from penstock.windows.evictors import CountEvictor, DeltaEvictor, Element, Evictor, TimeEvictor
+from penstock.windows.functions import WindowContext, WindowFunction, per_window
+from penstock.windows.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    DeltaTrigger,
+    EndOfStreamTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+    TriggerResult,
+)
+from penstock.windows.window import GLOBAL, TimeWindow
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "GLOBAL",
+    "Aggregate",
     "AggregateFunction",
     "AggregatingState",
     "CollectSink",
     "CollectionSource",
+    "ContinuousEventTimeTrigger",
+    "ContinuousProcessingTimeTrigger",
+    "CountEvictor",
+    "CountTrigger",
     "DataStream",
     "DeadLetter",
+    "DeltaEvictor",
+    "DeltaTrigger",
+    "Element",
+    "EndOfStreamTrigger",
     "EpochRecord",
+    "EventTimeTrigger",
+    "Evictor",
     "FileSink",
     "FileSource",
     "FilterFunction",
     "FlatMapFunction",
     "GeneratorSource",
+    "GlobalWindows",
     "JobConfig",
     "JobResult",
     "KeyedContext",
@@ -54,24 +87,45 @@ __all__ = [
     "ListState",
     "MapFunction",
     "MapState",
+    "NeverTrigger",
     "OnTimerContext",
     "OutputTag",
     "PenstockError",
     "PrintSink",
     "ProcessContext",
     "ProcessFunction",
+    "ProcessingTimeTrigger",
+    "PurgingTrigger",
     "ReduceFunction",
     "ReducingState",
     "RestartPolicy",
     "RuntimeContext",
+    "SessionWindows",
+    "SlidingWindows",
     "SplitStream",
     "SqliteSink",
     "StreamEnvironment",
+    "TimeEvictor",
+    "TimeWindow",
     "TransactionalSink",
+    "Trigger",
+    "TriggerResult",
     "Ttl",
+    "TumblingWindows",
     "ValueState",
     "WatermarkGenerator",
     "Watermarks",
+    "WindowAssigner",
+    "WindowContext",
+    "WindowFunction",
+    "WindowedStream",
     "WriteAheadSink",
     "__version__",
+    "approx_distinct",
+    "avg",
+    "collect",
+    "count",
+    "per_window",
+    "stddev",
+    "top_n",
 ]

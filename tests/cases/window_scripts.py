@@ -54,11 +54,11 @@ def computation(aggregate: Spec) -> Callable[[Any], DataStream[Any]]:
         raise NotBuiltError(f"no window function {function!r} in the runner")
     made = None if function is None else WINDOW_FUNCTIONS[function]()
     if "reduce" not in aggregate:
-        return lambda windowed: windowed.process(made)  # type: ignore[no-any-return]
+        return lambda windowed: windowed.process(made)
     if aggregate["reduce"] not in REDUCES:
         raise NotBuiltError(f"no reduce {aggregate['reduce']!r} in the runner")
     reduce = REDUCES[aggregate["reduce"]]
-    return lambda windowed: windowed.reduce(reduce, process=made)  # type: ignore[no-any-return]
+    return lambda windowed: windowed.reduce(reduce, process=made)
 
 
 def beam_trigger(operator: Spec) -> Trigger:

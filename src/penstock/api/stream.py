@@ -12,7 +12,7 @@ from penstock.functions import FilterFunction, FlatMapFunction, MapFunction, Out
 from penstock.ids import StepId
 from penstock.plan.nodes import Input
 from penstock.records import DICT_ROW, RowType
-from penstock.runtime.exchange import Exchange
+from penstock.runtime.exchange import Exchange, no_key
 from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Definition, ErrorPolicy
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.stateless import MapBatches, Stateless, StatelessKind
@@ -21,6 +21,11 @@ from penstock.runtime.operators.union import Union
 if TYPE_CHECKING:
     from penstock.api.environment import StreamEnvironment
     from penstock.api.keyed import KeyedStream
+    from penstock.api.windowed import WindowedStream
+    from penstock.timing.durations import Duration
+    from penstock.windows.assigners import WindowAssigner
+    from penstock.windows.evictors import Evictor
+    from penstock.windows.triggers import Trigger
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -122,6 +127,20 @@ class DataStream(Generic[T]):
             exchange = Exchange(kind="key_by", selector=tuple(selector), key_type=key_type)
         self._no_exchange("key_by")
         return KeyedStream(self._env, self._step, self._tag, exchange)
+
+    def window_all(
+        self,
+        assigner: WindowAssigner,
+        *,
+        trigger: Trigger | None = None,
+        evictor: Evictor | None = None,
+        allowed_lateness: Duration = 0,
+        late: OutputTag[T] | None = None,
+    ) -> WindowedStream[None, T]:
+        """Put all records into windows, whatever their key: one task does the work. Arguments: those of `KeyedStream.window`."""
+        from penstock.api.windowed import windowed
+
+        return windowed(self.key_by(no_key), assigner, trigger, evictor, allowed_lateness, late, ())
 
     def union(self, *others: DataStream[T], name: str | None = None) -> DataStream[T]:
         """The records of several streams of the same type, in one."""

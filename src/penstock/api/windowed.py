@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+import pyarrow as pa
+
 from penstock.api.stream import DataStream
 from penstock.errors import PlanError
-from penstock.functions import OutputTag, ReduceFunction
+from penstock.functions import AggregateFunction, OutputTag, ReduceFunction
 from penstock.runtime.exchange import Exchange
 from penstock.runtime.operators.operator import ErrorPolicy, method_of
 from penstock.timing.durations import Duration, to_ms
+from penstock.windows.aggregates import Aggregate
+from penstock.windows.arrow_function import ArrowFunction
 from penstock.windows.assigners import WindowAssigner
 from penstock.windows.by_field import ExtremeOf, Field, SumOf
+from penstock.windows.declared import Declared
 from penstock.windows.evictors import Evictor
 from penstock.windows.functions import WindowFunction
-from penstock.windows.incremental import Folding, Incremental, Reducing
+from penstock.windows.incremental import Aggregating, Folding, Incremental, Reducing
 from penstock.windows.spec import WindowSpec
 from penstock.windows.step import WindowBody, WindowStep
 from penstock.windows.triggers import Trigger
+from penstock.windows.window import TimeWindow
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -62,6 +68,43 @@ class WindowedStream(Generic[K, T]):
     ) -> DataStream[Any]:
         """Combine the records of a window, beginning with an initial value of another type."""
         return self._incremental(Folding(initial, function), process, "fold", name, state_type, errors)
+
+    def aggregate(
+        self,
+        *aggregates: AggregateFunction[T, Any, Any] | Aggregate,
+        process: WindowFunction[K, Any, Any] | None = None,
+        name: str | None = None,
+        accumulator_type: Any = None,
+        errors: ErrorPolicy = "fail",
+        **columns: Aggregate,
+    ) -> DataStream[Any]:
+        """An `AggregateFunction`; or any number of declared aggregates, such as `avg("temperature")` or `total=agg.sum("price")`.
+
+        Of declared aggregates the result is a dict: the key's fields, `window_start`, `window_end`, and a column for each.
+        """
+        incremental: Incremental
+        if len(aggregates) == 1 and not columns and not isinstance(aggregates[0], Aggregate):
+            if isinstance(aggregates[0], type):
+                raise PlanError(
+                    f"aggregate({aggregates[0].__name__}): this is a class", hint=f"give an instance: {aggregates[0].__name__}()"
+                )
+            incremental = Aggregating(aggregates[0])
+        else:
+            incremental = Declared(_declared(aggregates, columns), self._key_names)
+        return self._incremental(incremental, process, "aggregate", name, accumulator_type, errors)
+
+    def apply(
+        self,
+        function: Callable[[K, TimeWindow, pa.RecordBatch], pa.RecordBatch | pa.Table | list[Any] | None],
+        *,
+        name: str | None = None,
+        state_type: Any = None,
+        errors: ErrorPolicy = "fail",
+    ) -> DataStream[Any]:
+        """A function of the key, the window and its records as an Arrow batch; it returns a batch, a table or a list."""
+        if isinstance(function, type) or not callable(function):
+            raise PlanError(f"apply({function!r}): this is not a function", hint="give a function(key, window, batch)")
+        return self._then(WindowBody(function=ArrowFunction(function), state_type=state_type), "apply", name, errors)
 
     def process(
         self,
@@ -120,6 +163,18 @@ class WindowedStream(Generic[K, T]):
             errors=errors,
         )
         return self._stream._then(definition, name, label)
+
+
+def _declared(aggregates: tuple[Any, ...], columns: dict[str, Aggregate]) -> tuple[Aggregate, ...]:
+    given = (*aggregates, *columns.values())
+    wrong = [one for one in given if not isinstance(one, Aggregate)]
+    if wrong or not given:
+        what = repr(wrong[0]) if wrong else "nothing"
+        raise PlanError(
+            f"aggregate: {what} is not an aggregate",
+            hint='give one AggregateFunction, or declared aggregates such as count() and avg("temperature")',
+        )
+    return (*aggregates, *(one.named(name) for name, one in columns.items()))
 
 
 def windowed(

@@ -17,6 +17,7 @@ from penstock.runtime.operators.source import SourceStep
 from penstock.state.codecs import codec_for
 from penstock.state.descriptors import MapState
 from penstock.state.handles import state_codec
+from penstock.windows.step import WindowStep
 
 VERSION = 1
 _OWN_CODE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -97,6 +98,8 @@ def _step(node: Node, stage: int) -> dict[str, Any]:
             "bounded": definition.source.bounded,
             "watermarks": None if definition.watermarks is None else definition.watermarks.describe(),
         }
+    if isinstance(definition, WindowStep):
+        step["window"] = definition.describe()
     if isinstance(definition, SinkStep):
         step["sink"] = {"what": definition.sink.describe(), "volatile": definition.sink.volatile}
     return step
@@ -174,6 +177,7 @@ def _step_lines(step: dict[str, Any]) -> list[str]:
     if "source" in step:
         lines.append(f"  {'bounded' if step['source']['bounded'] else 'unbounded'}")
         lines.append(f"  watermarks {step['source']['watermarks'] or 'none'}")
+    lines += [f"  {what} {how}" for what, how in step.get("window", {}).items()]
     if step["errors"] != "fail":
         lines.append(f"  errors {step['errors']}")
     if "sink" in step and step["sink"]["volatile"]:

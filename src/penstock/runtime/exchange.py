@@ -22,6 +22,10 @@ from penstock.state.keys import KeyCodec
 KeySelector = tuple[str | int, ...] | Callable[[Any], Any]
 
 
+def no_key(record: Any) -> None:
+    """The key of `window_all`: all records are together."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """How records are sent to the partitions of the next stage."""
@@ -33,6 +37,8 @@ class Exchange:
     def describe(self) -> str:
         if self.kind != "key_by":
             return self.kind
+        if self.selector is no_key:
+            return "all to one partition"
         if callable(self.selector):
             return f"key_by function {function_location(self.selector)}"
         return "key_by " + ", ".join(map(str, self.selector or ()))

@@ -9,6 +9,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from penstock.errors import PlanError
 
@@ -58,3 +59,25 @@ def replace_field(record: Any, field: str | int, value: Any) -> Any:
     changed_record = copy.copy(record)
     setattr(changed_record, str(field), value)
     return changed_record
+
+
+def to_arrow(values: list[Any], step: str) -> pa.RecordBatch:
+    """Records (one at least) as columns."""
+    first = values[0]
+    if isinstance(first, dict):
+        return pa.RecordBatch.from_pylist(values)
+    names = (
+        getattr(first, "__struct_fields__", None)
+        or getattr(first, "_fields", None)
+        or getattr(first, "__dataclass_fields__", None)
+    )
+    if names is not None:
+        return pa.RecordBatch.from_pydict({name: [getattr(v, name) for v in values] for name in names})
+    if isinstance(first, tuple):
+        return pa.RecordBatch.from_pydict({f"f{i}": list(column) for i, column in enumerate(zip(*values, strict=True))})
+    if isinstance(first, int | float | str | bytes | bool):
+        return pa.RecordBatch.from_pydict({"value": values})
+    raise PlanError(
+        f"step {step!r}: records of type {type(first).__qualname__} have no columns",
+        hint="Arrow batches are made of dicts, tuples, dataclasses or plain values",
+    )

@@ -43,12 +43,12 @@ class WindowSpec:
         last = window.max_timestamp
         return min(last + self.allowed_lateness_ms, MAX_WATERMARK) if self.assigner.event_time else last
 
-    def describe(self) -> list[str]:
-        """For explain, a line each."""
-        lines = [f"windows {self.assigner.describe()}", f"trigger {self.trigger.describe()}"]
+    def describe(self) -> dict[str, str]:
+        """For explain."""
+        shown = {"windows": self.assigner.describe(), "trigger": self.trigger.describe()}
         if self.evictor is not None:
-            lines.append(f"evictor {self.evictor.describe()}")
+            shown["evictor"] = self.evictor.describe()
         if self.assigner.event_time:
             where = "are dropped, and counted" if self.late is None else f"go to the side output {self.late!r}, and are counted"
-            lines.append(f"allowed lateness {self.allowed_lateness_ms} ms; records beyond it {where}")
-        return lines
+            shown["late records"] = f"update a window for {self.allowed_lateness_ms} ms after its end; later ones {where}"
+        return shown

@@ -14,6 +14,7 @@ from penstock.ids import StepId
 from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
 from penstock.runtime.services import TIMER_STATES, Services, TimerStates
 from penstock.state.descriptors import ListState, State, ValueState, declared_states
+from penstock.windows.declared import Declared
 from penstock.windows.incremental import Incremental
 from penstock.windows.spec import WindowSpec
 from penstock.windows.triggers import Trigger
@@ -115,10 +116,22 @@ class WindowStep(Definition):
 
         return window_operator(step, services, self)
 
-    def describe(self) -> list[str]:
-        """For explain, a line each."""
-        held = "an accumulator for each window" if self.incremental else "all records of a window, until it is over"
-        return [*self.spec.describe(), f"{'incremental' if self.incremental else 'buffered'}: state holds {held}"]
+    def describe(self) -> dict[str, str]:
+        """For explain."""
+        shown = self.spec.describe()
+        if isinstance(self.body.incremental, Declared):
+            shown["aggregates"] = self.body.incremental.describe()
+        shown["contents"] = (
+            "incremental: an accumulator for each window"
+            if self.incremental
+            else f"buffered: all records of a window, until it is over ({self._why_buffered()})"
+        )
+        return shown
+
+    def _why_buffered(self) -> str:
+        if self.body.incremental is None:
+            return "the function sees them together"
+        return "the evictor needs them" if self.spec.evictor is not None else "the function cannot merge two windows"
 
     def _contents(self) -> State:
         kept = self.body.state_type

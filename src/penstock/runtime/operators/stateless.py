@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.contexts import ProcessContext
-from penstock.errors import PlanError
 from penstock.ids import StepId
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns, Records, RowType, Timestamps, as_batch
+from penstock.runtime.fields import to_arrow
 from penstock.runtime.operators.operator import Definition, ErrorPolicy, Operator, method_of
 from penstock.runtime.services import Services
 
@@ -215,7 +215,7 @@ class MapBatchesOperator(Operator):
 
     def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
         self.records_in += len(batch)
-        data = batch.data if isinstance(batch, Columns) else self._to_arrow(batch.values())
+        data = batch.data if isinstance(batch, Columns) else to_arrow(batch.values(), self.step)
         try:
             result = self._call(data.to_pandas() if self._definition.as_pandas else data)
         except Exception as error:
@@ -230,23 +230,3 @@ class MapBatchesOperator(Operator):
                 # Rows cannot be traced to the rows they came from: none of them may be late.
                 times = np.full(len(out), times.max(), dtype=np.int64)
             self.outputs.emit(out.with_timestamps(times))
-
-    def _to_arrow(self, values: list[Any]) -> pa.RecordBatch:
-        first = values[0]
-        if isinstance(first, dict):
-            return pa.RecordBatch.from_pylist(values)
-        names = (
-            getattr(first, "__struct_fields__", None)
-            or getattr(first, "_fields", None)
-            or getattr(first, "__dataclass_fields__", None)
-        )
-        if names is not None:
-            return pa.RecordBatch.from_pydict({name: [getattr(v, name) for v in values] for name in names})
-        if isinstance(first, tuple):
-            return pa.RecordBatch.from_pydict({f"f{i}": list(column) for i, column in enumerate(zip(*values, strict=True))})
-        if isinstance(first, int | float | str | bytes | bool):
-            return pa.RecordBatch.from_pydict({"value": values})
-        raise PlanError(
-            f"step {self.step!r}: records of type {type(first).__qualname__} have no columns",
-            hint="map_batches works on columns: give it dicts, tuples, dataclasses or plain values",
-        )
