@@ -49,12 +49,11 @@ from penstock.windows.triggers import (
     Trigger,
     TriggerResult,
 )
-from penstock.windows.window import GLOBAL, TimeWindow
+from penstock.windows.window import TimeWindow
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "GLOBAL",
     "Aggregate",
     "AggregateFunction",
     "AggregatingState",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -28,6 +28,8 @@ class EpochRecord:
     rebuilt: int
     shed: int
     steps: dict[str, tuple[int, int]] = field(default_factory=dict)
+    watermark_lag: dict[str, Milliseconds | None] = field(default_factory=dict)
+    """How far each step's event time is behind the clock; None while it has none, and after the end of time."""
 
 
 Listener = Callable[[EpochRecord], None]
@@ -68,6 +70,13 @@ class RunListener(Protocol):
 
     def ended(self, result: JobResult | None, error: BaseException | None) -> None:
         """The run is over, with a result or with an error."""
+
+
+def watermark_lag(now: Milliseconds, watermarks: Mapping[str, Milliseconds]) -> dict[str, Milliseconds | None]:
+    """Processing time less watermark, for each step."""
+    return {
+        step: None if (shown := shown_watermark(watermark)) is None else now - shown for step, watermark in watermarks.items()
+    }
 
 
 def shown_watermark(watermark: Milliseconds) -> Milliseconds | None:

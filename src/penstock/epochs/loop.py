@@ -22,7 +22,7 @@ from penstock.epochs.compactor import Compactor
 from penstock.epochs.control import Inbox, Request
 from penstock.epochs.executor import Executor
 from penstock.epochs.fencing import Head, JobInfo, fenced, find_head, open_job, take_term
-from penstock.epochs.history import EpochRecord, JobResult, Listener, shown_watermark
+from penstock.epochs.history import EpochRecord, JobResult, Listener, shown_watermark, watermark_lag
 from penstock.epochs.inputs import SourceInput, SourcePlan, merge_clocks
 from penstock.epochs.intents import read_intent, write_intent
 from penstock.epochs.layout import claim_states, lay_out
@@ -400,6 +400,7 @@ class EpochLoop:
             rebuilt=sum(r.origin == "rebuilt" for r in reports),
             shed=sum(state.shed for state in manifest.sources.values()),
             steps={step: (m.records_in, m.records_out) for step, m in manifest.metrics.items()},
+            watermark_lag=watermark_lag(manifest.processing_time, manifest.watermarks),
         )
         self._admission.learn(read, took)
         self.result.add(record)

@@ -37,6 +37,7 @@ class Status(msgspec.Struct, frozen=True):
     records_per_second: float = 0.0
     epoch_seconds: float | None = None
     watermark_ms: int | None = None
+    watermark_lag: dict[str, int | None] = {}
     state_entries: int | None = None
     error: str = ""
 
@@ -67,6 +68,7 @@ class StatusWriter:
             records_out=status.records_out + record.records_out,
             epoch_seconds=round(record.seconds, 4),
             watermark_ms=record.watermark_ms,
+            watermark_lag=record.watermark_lag,
             state_entries=record.state_entries,
         )
         if time.monotonic() - self._written >= EVERY_S:

@@ -35,6 +35,11 @@ class MapHandle(Handle):
         self._keys = key_codec(state.key_type)
         self._expiry = None if state.ttl is None else Expiry(keyed, state.ttl)
 
+    def absent(self) -> _MapCell:
+        cell = _MapCell()
+        cell.complete = True
+        return cell
+
     def get(self, key: Any, default: Any = None) -> Any:
         entry = self._entry(self._keyed.slot, self._keys.encode(key), key)
         return default if entry[1] is MISSING else self._seen(entry)
@@ -176,6 +181,11 @@ class ListHandle(Handle):
     def __init__(self, keyed: KeyedState, cell: int, state: ListState[Any], state_id: int, where: str) -> None:
         super().__init__(keyed, cell, state, state_id, where)
         self._expiry = None if state.ttl is None else Expiry(keyed, state.ttl)
+
+    def absent(self) -> _ListCell:
+        cell = _ListCell()
+        cell.loaded = []
+        return cell
 
     def add(self, value: Any) -> None:
         slot = self._keyed.slot

@@ -43,6 +43,10 @@ class Handle:
     def prefetch(self, slots: list[Slot]) -> None:
         """Nothing is worth fetching before it is asked for."""
 
+    def absent(self) -> Any:
+        """The cell of a key of which nothing is stored."""
+        return None
+
     def purge(self, slot: Slot) -> None:
         """Nothing here expires."""
 
@@ -76,7 +80,7 @@ class ValueHandle(Handle):
         slot = self._keyed.slot
         value = slot.cells[self.cell]
         if value is UNLOADED:
-            return self._load(slot)
+            return self.load(slot)
         return value
 
     def update(self, value: Any) -> None:
@@ -92,7 +96,11 @@ class ValueHandle(Handle):
     def _fresh(self) -> Any:
         return self._default
 
-    def _load(self, slot: Slot) -> Any:
+    def absent(self) -> Any:
+        return self._fresh()
+
+    def load(self, slot: Slot) -> Any:
+        """Read what is committed."""
         data = self._keyed.committed.get(store_key(slot, self._state_id))
         value = slot.cells[self.cell] = self._fresh() if data is None else self._decode(data)
         return value
@@ -134,7 +142,7 @@ class MutableValueHandle(ValueHandle):
         cells = slot.cells
         value = cells[self.cell]
         if value is UNLOADED:
-            value = self._load(slot)
+            value = self.load(slot)
         if value is not None and not cells[self._flag]:
             cells[self._flag] = READ
         return value
@@ -282,6 +290,7 @@ class Accumulating:
         self._accumulator = accumulator
         self.cell = accumulator.cell
         self.prefetch = accumulator.prefetch
+        self.absent = accumulator.absent
         self.changes = accumulator.changes
         self.purge = accumulator.purge
         self.clear = accumulator.clear

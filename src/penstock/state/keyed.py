@@ -45,15 +45,16 @@ class Committed(Protocol):
 
 
 class Slot:
-    """One key: its bytes, its group, and what is known of its state."""
+    """One key: its bytes, its group, and what is known of its state. `fresh`: nothing of it is committed."""
 
-    __slots__ = ("cells", "encoded", "group", "key")
+    __slots__ = ("cells", "encoded", "fresh", "group", "key")
 
     def __init__(self, encoded: bytes, group: int, cells: list[Any]) -> None:
         self.encoded = encoded
         self.group = group
         self.cells = cells
         self.key: Any = UNDECODED
+        self.fresh = False
 
 
 class Times:
@@ -74,6 +75,8 @@ class StateCell(Protocol):
     cell: int
 
     def prefetch(self, slots: list[Slot]) -> None: ...
+
+    def absent(self) -> Any: ...
 
     def changes(self, slot: Slot, out: list[tuple[bytes, bytes | None]]) -> None: ...
 
@@ -163,22 +166,31 @@ class KeyedState:
         self.slot = slot
         return slot
 
-    def enter_spaces(self, wanted: list[tuple[bytes, int]]) -> list[Slot]:
-        """The slots of (encoded, group); as `enter`, for keys with a namespace."""
+    def enter_spaces(self, wanted: list[bytes], fresh: list[bool] | None = None) -> list[Slot]:
+        """As `enter`, for keys with a namespace. `fresh`: nothing is committed of that one, so nothing is read."""
         if len(self.slots) > SPILL_ABOVE:
             self._spill()
-        slots, empty = self.slots, self._empty
+        slots, empty, limit, namespace = self.slots, self._empty, self._max_parallelism, self._namespace
+        unread = self._spilled is None and fresh is not None
         found, new = [], []
-        for encoded, group in wanted:
+        for number, encoded in enumerate(wanted):
             slot = slots.get(encoded)
             if slot is None:
-                slot = slots[encoded] = Slot(encoded, group, empty[:])
-                new.append(slot)
+                slot = slots[encoded] = Slot(encoded, group_of(encoded, limit, namespace), empty[:])
+                if unread and fresh is not None and fresh[number]:
+                    slot.fresh = True
+                    slot.cells = [one for handle in self.handles for one in (handle.absent(), CLEAN)]
+                else:
+                    new.append(slot)
             found.append(slot)
         if len(new) > 1:
             for handle in self.handles:
                 handle.prefetch(new)
         return found
+
+    def forget(self, slot: Slot) -> None:
+        """Leave no trace of a fresh slot."""
+        self.slots.pop(slot.encoded, None)
 
     def current_key(self) -> Any:
         slot = self.slot

@@ -142,6 +142,19 @@ class TimerQueue:
     def has_due(self, until: Milliseconds) -> bool:
         return until >= self._next_committed or (bool(self._heap) and self._heap[0][0] <= until)
 
+    def is_committed(self, time: Milliseconds) -> bool:
+        """Whether any timer for just this time was committed before this epoch."""
+        if time < self._scanned:
+            return any(timer[0] == time for timer in self._stored)
+        if time < self._next_committed:
+            return False
+        committed = self._open()
+        for group in self._groups:
+            start = timer_key(group, self.state_id, time, b"")
+            for _ in committed.range(start, timer_key(group, self.state_id, time + 1, b"")):
+                return True
+        return False
+
     def next_due(self) -> Milliseconds | None:
         """When the next timer is due, as far as is known (never later than it really is)."""
         times = [timer[0] for timer in self._added | self._committed]

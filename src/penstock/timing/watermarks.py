@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -49,7 +50,7 @@ class WatermarkGenerator(Generic[T]):
 class Watermarks(Generic[T]):
     """How records get their timestamps and the stream its watermarks.
 
-    Make one with `monotonous`, `bounded`, `custom` or `none`.
+    Make one with `monotonous`, `bounded`, `punctuated`, `ingestion`, `custom` or `none`.
     """
 
     timestamp: TimestampSelector = None
@@ -57,6 +58,7 @@ class Watermarks(Generic[T]):
     generator: Callable[[], WatermarkGenerator[T]] | None = None
     idle_ms: Milliseconds | None = None
     every_ms: Milliseconds | None = None
+    by_arrival: bool = False
 
     @classmethod
     def monotonous(
@@ -98,6 +100,22 @@ class Watermarks(Generic[T]):
         return cls(timestamp=timestamp, generator=generator)._idle(idle)
 
     @classmethod
+    def punctuated(
+        cls,
+        function: Callable[[T, Milliseconds], Milliseconds | None],
+        *,
+        timestamp: TimestampSelector = None,
+        idle: Duration | None = None,
+    ) -> Watermarks[T]:
+        """Some records tell the time: `function(record, timestamp)` returns a watermark, or None. It takes effect after the record."""
+        return cls(timestamp=timestamp, generator=partial(Punctuated, function))._idle(idle)
+
+    @classmethod
+    def ingestion(cls, *, idle: Duration | None = None) -> Watermarks[T]:
+        """A record's timestamp is the processing time of the epoch that reads it, also when that epoch is run again."""
+        return cls(slack_ms=0, by_arrival=True)._idle(idle)
+
+    @classmethod
     def none(cls, *, timestamp: TimestampSelector = None) -> Watermarks[T]:
         """Timestamps, but no watermarks until the end of the input."""
         return cls(timestamp=timestamp)
@@ -109,8 +127,10 @@ class Watermarks(Generic[T]):
     def _idle(self, idle: Duration | None) -> Watermarks[T]:
         return self if idle is None else replace(self, idle_ms=to_ms(idle, what="idle"))
 
-    def assign(self, batch: Batch) -> Batch:
+    def assign(self, batch: Batch, processing_time: Milliseconds = 0) -> Batch:
         """The batch with its timestamps."""
+        if self.by_arrival:
+            return batch.with_timestamps(np.full(len(batch), processing_time, dtype=np.int64))
         if self.timestamp is None:
             return batch
         return batch.with_timestamps(_select_timestamps(batch, self.timestamp))
@@ -124,13 +144,27 @@ class Watermarks(Generic[T]):
         return BoundedClock(self.slack_ms, state)
 
     def describe(self) -> str:
-        if self.generator is not None:
+        if self.by_arrival:
+            kind = "ingestion time"
+        elif isinstance(self.generator, partial) and self.generator.func is Punctuated:
+            kind = "punctuated"
+        elif self.generator is not None:
             kind = "custom"
         elif self.slack_ms is None:
             kind = "none"
         else:
             kind = "monotonous" if self.slack_ms == 0 else f"bounded {self.slack_ms} ms"
         return kind + (f", idle after {self.idle_ms} ms" if self.idle_ms is not None else "")
+
+
+class Punctuated(WatermarkGenerator[T]):
+    """Watermarks that records carry."""
+
+    def __init__(self, function: Callable[[T, Milliseconds], Milliseconds | None]) -> None:
+        self.function = function
+
+    def on_record(self, record: T, timestamp: Milliseconds) -> Milliseconds | None:
+        return self.function(record, timestamp)
 
 
 class PartitionClock:

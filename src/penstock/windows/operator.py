@@ -26,7 +26,7 @@ from penstock.state.handles import bind_state
 from penstock.state.keyed import KeyedState, Slot
 from penstock.state.timers import Timer
 from penstock.windows.contents import Accumulated, Buffered
-from penstock.windows.functions import WindowContext
+from penstock.windows.functions import WindowContext, WindowFunction
 from penstock.windows.merging import InFlight, Merge
 from penstock.windows.step import CONTENTS, KEY_TIMERS, SESSIONS, WindowStep
 from penstock.windows.trigger_logic import TriggerLogic
@@ -243,16 +243,10 @@ class WindowOperator(Operator):
         self._calling = self.spec.trigger
         self.windows.slot = slot
         self.trigger.clear(window)
-        if hasattr(self.body.function, "clear"):
-            self._calling = self.body.function
-            self.ctx.window = window
-            self.ctx.timestamp_ms = window.max_timestamp
-            self._enter_key(slot)
-            self.body.function.clear(self.ctx)
-        for one in (slot,) if home is slot else (slot, home):
-            self.windows.slot = one
-            for handle in self.windows.handles:
-                handle.clear()
+        self._tell_function(slot, window)
+        self._clear_slot(slot)
+        if home is not slot:
+            self._clear_slot(home)
         if self.spec.assigner.merging:
             self._enter_key(slot)
             sessions = self.handles[SESSIONS]
@@ -262,6 +256,20 @@ class WindowOperator(Operator):
                 sessions.update(in_flight.stored())
             else:
                 sessions.clear()
+
+    def _tell_function(self, slot: Slot, window: TimeWindow) -> None:
+        if isinstance(self.body.function, WindowFunction):
+            self._calling = self.body.function
+            self.windows.slot = slot
+            self.ctx.window = window
+            self.ctx.timestamp_ms = window.max_timestamp
+            self._enter_key(slot)
+            self.body.function.clear(self.ctx)
+
+    def _clear_slot(self, slot: Slot) -> None:
+        self.windows.slot = slot
+        for handle in self.windows.handles:
+            handle.clear()
 
     # --- time --------------------------------------------------------------------------------------------------------------
 
@@ -361,4 +369,6 @@ class WindowOperator(Operator):
 
 def window_operator(step: StepId, services: Services, definition: WindowStep) -> Operator:
     """The operator for a window step."""
-    return WindowOperator(step, services, definition)
+    from penstock.windows.aligned import AlignedOperator, is_aligned
+
+    return (AlignedOperator if is_aligned(definition) else WindowOperator)(step, services, definition)

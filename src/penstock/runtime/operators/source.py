@@ -113,7 +113,7 @@ class SourceOperator(Operator):
             self.outputs.emit(batch)
             return
         try:
-            batch = watermarks.assign(batch)
+            batch = watermarks.assign(batch, self.services.processing_time)
             cuts = self.clocks[partition].advance(batch)
         except Exception as error:
             raise self.user_error(
