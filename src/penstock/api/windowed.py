@@ -76,11 +76,13 @@ class WindowedStream(Generic[K, T]):
         name: str | None = None,
         accumulator_type: Any = None,
         errors: ErrorPolicy = "fail",
+        columnar: bool = True,
         **columns: Aggregate,
     ) -> DataStream[Any]:
         """An `AggregateFunction`; or any number of declared aggregates, such as `avg("temperature")` or `total=agg.sum("price")`.
 
-        Of declared aggregates the result is a dict: the key's fields, `window_start`, `window_end`, and a column for each.
+        Of declared aggregates the result is a dict: the key's fields, `window_start`, `window_end`, and a column for each. Where
+        that is possible they are computed over columns (`explain` tells); `columnar=False` forbids it.
         """
         incremental: Incremental
         if len(aggregates) == 1 and not columns and not isinstance(aggregates[0], Aggregate):
@@ -91,7 +93,7 @@ class WindowedStream(Generic[K, T]):
             incremental = Aggregating(aggregates[0])
         else:
             incremental = Declared(_declared(aggregates, columns), self._key_names)
-        return self._incremental(incremental, process, "aggregate", name, accumulator_type, errors)
+        return self._incremental(incremental, process, "aggregate", name, accumulator_type, errors, columnar)
 
     def apply(
         self,
@@ -146,13 +148,16 @@ class WindowedStream(Generic[K, T]):
         name: str | None,
         state_type: Any,
         errors: ErrorPolicy = "fail",
+        columnar: bool = True,
     ) -> DataStream[Any]:
         if process is not None:
             _check_function(process, "process=")
         body = WindowBody(incremental=incremental, function=process, state_type=state_type)
-        return self._then(body, label, name, errors)
+        return self._then(body, label, name, errors, columnar)
 
-    def _then(self, body: WindowBody, label: str, name: str | None, errors: ErrorPolicy) -> DataStream[Any]:
+    def _then(
+        self, body: WindowBody, label: str, name: str | None, errors: ErrorPolicy, columnar: bool = True
+    ) -> DataStream[Any]:
         exchange = self._stream._exchange
         assert exchange is not None
         definition = WindowStep(
@@ -161,6 +166,7 @@ class WindowedStream(Generic[K, T]):
             key_type=exchange.key_type,
             label=label,
             errors=errors,
+            columnar=columnar,
         )
         return self._stream._then(definition, name, label)
 

@@ -146,8 +146,10 @@ class ChannelWriter:
         self._next = (self._next + size) % targets
 
     def _by_key(self, batch: Payload) -> None:
-        assert not isinstance(batch, Keyed)
-        keys, codes = distinct_keys(batch, self.channel.exchange, self._codec, self.channel.step)
+        if isinstance(batch, Keyed):
+            keys, codes, batch = batch.keys, batch.codes, batch.batch
+        else:
+            keys, codes = distinct_keys(batch, self.channel.exchange, self._codec, self.channel.step)
         limit, targets = self._max_parallelism, self._targets
         if targets == 1:
             self._emit(0, Keyed(batch, keys, codes))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 from penstock.connectors.protocol import Committable, WriterContext
 from penstock.contexts import RuntimeContext
@@ -59,6 +60,16 @@ def _close(function: Any) -> None:
         close()
 
 
+class StatePart(Protocol):
+    """State of a step in one task, as the task sees it."""
+
+    def changes(self) -> list[tuple[bytes, bytes | None]] | Iterator[tuple[bytes, bytes | None]]: ...
+
+    def next_due(self) -> dict[int, Milliseconds]: ...
+
+    def close(self) -> None: ...
+
+
 class Services:
     """One task's surroundings."""
 
@@ -74,7 +85,7 @@ class Services:
         self.committables: dict[StepId, Committable] = {}
         self.contexts: dict[StepId, RuntimeContext] = {}
         self.committed = CommittedState(job, stage, partition, order)
-        self.keyed: list[KeyedState] = []
+        self.keyed: list[StatePart] = []
         self._pool = pool
 
     def start_watermark(self, step: StepId) -> Milliseconds:

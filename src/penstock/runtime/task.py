@@ -221,10 +221,7 @@ class Task:
         parts = []
         for keyed in services.keyed:
             parts.append(keyed.changes())
-            for queue in (keyed.event_timers, keyed.processing_timers, *keyed.ttl_timers):
-                due = queue.next_due()
-                if due is not None:
-                    report.next_due[queue.state_id] = due
+            report.next_due.update(keyed.next_due())
         self._write_delta([part for part in parts if part])
         report.origin = services.committed.origin
         if services.committed.store is not None:

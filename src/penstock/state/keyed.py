@@ -218,6 +218,11 @@ class KeyedState:
         out.sort()
         return out
 
+    def next_due(self) -> dict[int, Milliseconds]:
+        """When the first timer of each queue is due, by its state id."""
+        queues = (self.event_timers, self.processing_timers, *self.ttl_timers)
+        return {queue.state_id: due for queue in queues if (due := queue.next_due()) is not None}
+
     def _state_changes(self) -> list[tuple[bytes, bytes | None]]:
         out: list[tuple[bytes, bytes | None]] = []
         for handle in self.handles:

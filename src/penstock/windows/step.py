@@ -60,6 +60,7 @@ class WindowStep(Definition):
     key_type: Any = None
     key_names: tuple[str, ...] = ()
     label: str = "process"
+    columnar: bool = True
 
     def __post_init__(self) -> None:
         states = declared_states(self.body.function)

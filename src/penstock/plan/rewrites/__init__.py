@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 from penstock.plan.nodes import Graph
+from penstock.plan.rewrites.columnar_windows import columnar_windows
 from penstock.plan.rewrites.prune_columns import prune_columns
 
-REWRITES: tuple[Callable[[Graph], Graph], ...] = (prune_columns,)
+REWRITES: tuple[Callable[[Graph], Graph], ...] = (columnar_windows, prune_columns)
 
 
 def rewrite(graph: Graph) -> Graph:

@@ -1,6 +1,7 @@
 """A source reads only the columns that the steps after it say they use.
 
-That is known when every consumer is a `map_batches(columns=...)`. A `key_by` is followed by steps that see whole records.
+That is known when every consumer is a `map_batches(columns=...)`, or aggregates columns for windows. A `key_by` is followed by steps
+that see whole records.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from penstock.connectors.files.source import FileSource
 from penstock.plan.nodes import Graph, Node
 from penstock.runtime.operators.source import SourceStep
 from penstock.runtime.operators.stateless import MapBatches
+from penstock.windows.columnar.partial import PartialStep
 
 
 def prune_columns(graph: Graph) -> Graph:
@@ -35,7 +37,7 @@ def _pruned(node: Node, graph: Graph) -> Node:
         used.add(timestamp)
     consumers = [(other, i) for other in graph for i in other.inputs if i.step == node.step]
     for consumer, edge in consumers:
-        wanted = consumer.definition.columns if isinstance(consumer.definition, MapBatches) else None
+        wanted = consumer.definition.columns if isinstance(consumer.definition, MapBatches | PartialStep) else None
         if wanted is None or edge.exchange is not None:
             return node
         used.update(wanted)

@@ -94,6 +94,10 @@ class Operator:
     def on_batch(self, batch: Payload) -> None:
         raise NotImplementedError
 
+    def on_input(self, port: int, batch: Any) -> None:
+        """A batch of one of several inputs."""
+        self.on_batch(batch)
+
     def on_watermark(self, watermark: Milliseconds | None) -> None:
         """Single input: take it as it is, as long as it does not go back.
 
@@ -157,7 +161,7 @@ class Port:
         self._index = index
 
     def on_batch(self, batch: Payload) -> None:
-        self._operator.on_batch(batch)
+        self._operator.on_input(self._index, batch)
 
     def on_watermark(self, watermark: Milliseconds | None) -> None:
         operator = self._operator

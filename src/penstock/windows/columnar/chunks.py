@@ -1,0 +1,142 @@
+"""Chunks: aggregated rows of one slice, a row for each key.
+
+Laws:
+- The keys of a chunk are all different. A key is a number in the task's `KeyIndex`.
+- Chunks of a slice may hold the same keys: they are merged when their sum is asked for.
+- As bytes a chunk is self-contained, and of one key group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from penstock.errors import CorruptFileError
+from penstock.state.key_groups import group_of
+from penstock.state.keys import KeyCodec
+from penstock.windows.columnar.measures import Measure, Vectors
+from penstock.windows.columnar.vectors import Rows, dump_vector, load_vector
+
+
+class KeyIndex:
+    """The keys that a task has seen, numbered in order of appearance."""
+
+    def __init__(self, codec: KeyCodec) -> None:
+        self._codec = codec
+        self._numbers: dict[bytes, int] = {}
+        self._encoded: list[bytes] = []
+        self._decoded: list[Any] = []
+
+    def numbers(self, keys: Sequence[bytes]) -> Rows:
+        index = self._numbers
+        return np.fromiter((index.setdefault(key, len(index)) for key in keys), dtype=np.int64, count=len(keys))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def encoded(self) -> list[bytes]:
+        """All keys, as bytes."""
+        if len(self._encoded) < len(self._numbers):
+            self._encoded = list(self._numbers)
+        return self._encoded
+
+    def decoded(self) -> list[Any]:
+        """All keys, as the user knows them."""
+        known, decode = self._decoded, self._codec.decode
+        if len(known) < len(self._numbers):
+            known += [decode(key) for key in self.encoded()[len(known) :]]
+        return known
+
+
+@dataclass(slots=True)
+class Chunk:
+    """`keys` by number, and the vectors of each measure."""
+
+    keys: Rows
+    vectors: list[Vectors]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, rows: Any) -> Chunk:
+        return Chunk(self.keys[rows], [[vector[rows] for vector in vectors] for vectors in self.vectors])
+
+
+def merged(chunks: Sequence[Chunk], measures: Sequence[Measure]) -> Chunk:
+    """One chunk of several, its keys in order."""
+    if len(chunks) == 1:
+        return chunks[0]
+    rows = sum(map(len, chunks))
+    most = max((int(chunk.keys.max()) for chunk in chunks if len(chunk)), default=-1) + 1
+    if most <= 4 * rows:  # an array over all numbers is cheaper than a sort
+        there = np.zeros(most, dtype=bool)
+        for chunk in chunks:
+            there[chunk.keys] = True
+        keys = np.flatnonzero(there)
+        place = np.cumsum(there) - 1
+        places = [place[chunk.keys] for chunk in chunks]
+    else:
+        keys = np.unique(np.concatenate([chunk.keys for chunk in chunks]))
+        places = [np.searchsorted(keys, chunk.keys) for chunk in chunks]
+    vectors = []
+    for number, measure in enumerate(measures):
+        into = measure.empty(len(keys), chunks[0].vectors[number])
+        for at, chunk in zip(places, chunks, strict=True):
+            into = measure.merge(into, at, chunk.vectors[number])
+        vectors.append(into)
+    return Chunk(keys, vectors)
+
+
+def joined(chunks: Sequence[Chunk]) -> Chunk:
+    """The rows of all chunks, one after another: a key may be there several times."""
+    if len(chunks) == 1:
+        return chunks[0]
+    vectors = [
+        [np.concatenate(parts) for parts in zip(*(chunk.vectors[number] for chunk in chunks), strict=True)]
+        for number in range(len(chunks[0].vectors))
+    ]
+    return Chunk(np.concatenate([chunk.keys for chunk in chunks]), vectors)
+
+
+def by_group(chunk: Chunk, index: KeyIndex, max_parallelism: int) -> dict[int, Chunk]:
+    """The chunk, cut by key group."""
+    encoded = index.encoded()
+    keys = chunk.keys.tolist()
+    groups = np.fromiter((group_of(encoded[key], max_parallelism) for key in keys), dtype=np.int64, count=len(keys))
+    order = np.argsort(groups, kind="stable")
+    there, starts = np.unique(groups[order], return_index=True)
+    return {int(group): chunk.take(rows) for group, rows in zip(there, np.split(order, starts[1:]), strict=True)}
+
+
+# --- as bytes --------------------------------------------------------------------------------------------------------------
+
+
+class _Stored(msgspec.Struct, array_like=True, frozen=True):
+    version: int
+    keys: list[bytes]
+    vectors: list[list[tuple[str, bytes]]]
+
+
+_VERSION = 1
+_stored = msgspec.msgpack.Decoder(_Stored)
+
+
+def dump_chunk(chunk: Chunk, index: KeyIndex) -> bytes:
+    encoded = index.encoded()
+    vectors = [[dump_vector(vector) for vector in vectors] for vectors in chunk.vectors]
+    return msgspec.msgpack.encode(_Stored(_VERSION, [encoded[key] for key in chunk.keys.tolist()], vectors))
+
+
+def load_chunk(data: bytes, index: KeyIndex, where: str) -> Chunk:
+    try:
+        stored = _stored.decode(data)
+        vectors = [[load_vector(kind, blob) for kind, blob in vectors] for vectors in stored.vectors]
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise CorruptFileError(f"a chunk of {where} cannot be read", detail=str(error)) from error
+    if stored.version != _VERSION:
+        raise CorruptFileError(f"a chunk of {where} is of version {stored.version}", hint="a newer Penstock has written it")
+    return Chunk(index.numbers(stored.keys), vectors)

@@ -1,0 +1,34 @@
+"""Whether a window step can be computed over columns, and if not, why not. For the plan, and for explain."""
+
+from __future__ import annotations
+
+from penstock.windows.assigners import AlignedWindows
+from penstock.windows.columnar.measures import MEASURES
+from penstock.windows.declared import Declared
+from penstock.windows.step import WindowStep
+from penstock.windows.triggers import EventTimeTrigger
+
+
+def why_not_columnar(definition: WindowStep) -> str | None:
+    """A reason, or None."""
+    spec, declared = definition.spec, definition.body.incremental
+    if not definition.columnar:
+        return "columnar=False"
+    if not isinstance(declared, Declared):
+        return "only declared aggregates can be computed over columns"
+    if definition.body.function is not None:
+        return "the process= function sees each window"
+    if not isinstance(spec.assigner, AlignedWindows) or not spec.assigner.event_time:
+        return "only tumbling and sliding windows of event time are the same for all keys"
+    if type(spec.trigger) is not EventTimeTrigger or spec.trigger != EventTimeTrigger():
+        return "the trigger looks at single records"
+    if spec.evictor is not None:
+        return "the evictor looks at single records"
+    if definition.errors != "fail":
+        return "errors are set aside record by record"
+    for one in declared.aggregates:
+        if type(one) not in MEASURES:
+            return f"{one.name}: {one.kind} is not computed over columns"
+        if callable(one.field):
+            return f"{one.name}: a function is called for each record; name a field instead"
+    return None

@@ -1,0 +1,201 @@
+"""Before the exchange: a batch becomes one row for each (key, slice).
+
+Law: a record whose slice the step's own watermark has passed may be late where it arrives: it is a *straggler*, and travels as it
+is, on a side output. All others cannot be late there, for that watermark is not above this one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import PlanError
+from penstock.ids import StepId
+from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns
+from penstock.runtime.exchange import Exchange, distinct_keys
+from penstock.runtime.fields import record_getter
+from penstock.runtime.frames import Keyed
+from penstock.runtime.operators.operator import Definition, Operator
+from penstock.runtime.services import Services
+from penstock.state.keys import key_codec
+from penstock.windows.aggregates import Aggregate
+from penstock.windows.columnar.grid import Grid
+from penstock.windows.columnar.measures import Vectors, measure_of
+from penstock.windows.columnar.vectors import OBJECT, Mask, Rows, Vector, dump_vector, load_vector, vector_of
+
+STRAGGLERS = "stragglers"
+"""The side output of records that may be late."""
+
+FAR = 1 << 61
+"""Times beyond this would overflow."""
+
+END = "end"
+"""The column of slices' ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialStep(Definition):
+    """Aggregates each batch by key and slice."""
+
+    exchange: Exchange
+    slices: Grid
+    aggregates: tuple[Aggregate, ...]
+    whole_records: bool = False
+    """Late records are wanted as they were."""
+
+    @property
+    def kind(self) -> str:
+        return "window partial aggregation"
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The only columns it uses; None if that is not known."""
+        selector = self.exchange.selector
+        if self.whole_records or selector is None or callable(selector):
+            return None
+        fields = [*selector, *(one.field for one in self.aggregates if one.field is not None)]
+        return tuple(dict.fromkeys(str(field) for field in fields)) if all(isinstance(field, str) for field in fields) else None
+
+    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
+        return PartialOperator(step, services, self)
+
+
+class PartialOperator(Operator):
+    def __init__(self, step: StepId, services: Services, definition: PartialStep) -> None:
+        super().__init__(step, services)
+        self._definition = definition
+        self._codec = key_codec(definition.exchange.key_type)
+
+    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
+        self.records_in += len(batch)
+        times = timestamps(batch, self.step)
+        ends = self._definition.slices.slice_end(times)
+        behind = ends - 1 <= self.watermark
+        if behind.any():
+            self.outputs.emit_side(STRAGGLERS, batch.take(np.flatnonzero(behind)))
+            rest = np.flatnonzero(~behind)
+            batch, ends = batch.take(rest), ends[rest]
+        if len(batch):
+            self._send(batch, ends)
+
+    def _send(self, batch: Batch, ends: Rows) -> None:
+        definition = self._definition
+        keys, codes = distinct_keys(batch, definition.exchange, self._codec, self.step)
+        rows = aggregated(batch, codes, ends, len(keys), definition.aggregates, self.step)
+        sent = Columns(as_columns(rows.ends, rows.vectors), DICT_ROW)
+        self.outputs.emit(Keyed(sent, keys, rows.codes.astype(np.int32)))  # type: ignore[arg-type]
+
+
+@dataclass(slots=True)
+class Aggregated:
+    """A row for each (key, slice): the key's number, the slice's end, and the vectors of each aggregate."""
+
+    codes: Rows
+    ends: Rows
+    vectors: list[Vectors]
+
+
+def aggregated(batch: Batch, codes: Any, ends: Rows, keys: int, aggregates: tuple[Aggregate, ...], step: str) -> Aggregated:
+    """A batch by (key, slice)."""
+    first = int(ends[0])
+    if (ends == first).all():
+        slices, groups, width = np.asarray([first]), codes.astype(np.int64), 1
+    else:
+        slices, inverse = np.unique(ends, return_inverse=True)
+        width = len(slices)
+        groups = codes.astype(np.int64) * width + inverse
+    size = keys * width
+    there: Rows | None = None
+    if size > 4 * len(batch):
+        there, groups = np.unique(groups, return_inverse=True)
+        size = len(there)
+    vectors = []
+    for aggregate in aggregates:
+        values, valid = _values(batch, aggregate, step)
+        mine = groups
+        if valid is not None:
+            values, mine = values[valid], groups[valid]
+        vectors.append(measure_of(aggregate).partial(values, mine, size))
+    if there is None:
+        there = np.flatnonzero(np.bincount(groups, minlength=size))
+        if len(there) < size:
+            vectors = [[vector[there] for vector in each] for each in vectors]
+    return Aggregated(there // width, slices[there % width], vectors)
+
+
+def unnamed(aggregate: Aggregate) -> Aggregate:
+    """The aggregate under its usual name: two that are equal then are one."""
+    return aggregate.named("")
+
+
+def timestamps(batch: Batch, step: str) -> Rows:
+    """The batch's timestamps, all of them."""
+    times = batch.timestamps
+    if times is None or (times == NO_TIMESTAMP).any():
+        row = 0 if times is None else int(np.flatnonzero(times == NO_TIMESTAMP)[0])
+        raise PlanError(
+            f"step {step!r}: a record without a timestamp cannot be put into an event-time window",
+            detail=f"record: {batch.values()[row]!r:.500}",
+            hint='give the source watermarks=Watermarks.bounded(seconds=5, timestamp="..."), or use windows of processing time',
+        )
+    if int(times.max()) > FAR or int(times.min()) < -FAR:
+        raise PlanError(
+            f"step {step!r}: a timestamp is millions of years away",
+            detail=f"the timestamps of a batch are from {times.min()} to {times.max()} ms",
+            hint="timestamps are milliseconds since 1970; with aggregate(..., columnar=False) any will do",
+        )
+    return times
+
+
+def _values(batch: Batch, aggregate: Aggregate, step: str) -> tuple[Vector, Mask | None]:
+    field = aggregate.field
+    if field is None:
+        return np.ones(len(batch), dtype=np.int64), None
+    assert not callable(field)
+    if isinstance(batch, Columns):
+        names = batch.data.schema.names
+        if field not in names and not (isinstance(field, int) and field < len(names)):
+            raise PlanError(
+                f"step {step!r}: {aggregate.describe()}: there is no such column",
+                detail=f"columns: {', '.join(names)}",
+                hint="name one of the columns",
+            )
+        return vector_of(batch.data.column(field))
+    values = batch.values()
+    return vector_of(list(map(record_getter(values, field, step), values)))
+
+
+# --- rows as columns -------------------------------------------------------------------------------------------------------
+
+
+def as_columns(ends: Rows, vectors: list[Vectors]) -> pa.RecordBatch:
+    """For the way through the exchange."""
+    arrays, names = [pa.array(ends)], [END]
+    for number, vector in enumerate(vector for each in vectors for vector in each):
+        if vector.dtype == OBJECT:
+            arrays.append(pa.array([dump_vector(vector[row : row + 1])[1] for row in range(len(vector))], type=pa.binary()))
+        else:
+            arrays.append(pa.array(vector))
+        names.append(f"v{number}")
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def from_columns(data: pa.RecordBatch, widths: list[int]) -> tuple[Rows, list[Vectors]]:
+    """The inverse of `as_columns`."""
+    flat = [_vector(column) for column in data.columns[1:]]
+    vectors = []
+    at = 0
+    for width in widths:
+        vectors.append(flat[at : at + width])
+        at += width
+    return data.column(0).to_numpy(), vectors
+
+
+def _vector(column: pa.Array) -> Vector:
+    if pa.types.is_binary(column.type):
+        return np.concatenate([load_vector("any", blob) for blob in column.to_pylist()])
+    vector: Vector = column.to_numpy()
+    return vector
