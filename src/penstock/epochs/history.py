@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -72,11 +72,12 @@ class RunListener(Protocol):
         """The run is over, with a result or with an error."""
 
 
-def watermark_lag(now: Milliseconds, watermarks: Mapping[str, Milliseconds]) -> dict[str, Milliseconds | None]:
+def watermark_lag(
+    now: Milliseconds, watermarks: Mapping[str, Milliseconds], steps: Iterable[str]
+) -> dict[str, Milliseconds | None]:
     """Processing time less watermark, for each step."""
-    return {
-        step: None if (shown := shown_watermark(watermark)) is None else now - shown for step, watermark in watermarks.items()
-    }
+    shown = {step: shown_watermark(watermarks.get(step, MIN_WATERMARK)) for step in steps}
+    return {step: None if watermark is None else now - watermark for step, watermark in shown.items()}
 
 
 def shown_watermark(watermark: Milliseconds) -> Milliseconds | None:

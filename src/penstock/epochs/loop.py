@@ -400,7 +400,7 @@ class EpochLoop:
             rebuilt=sum(r.origin == "rebuilt" for r in reports),
             shed=sum(state.shed for state in manifest.sources.values()),
             steps={step: (m.records_in, m.records_out) for step, m in manifest.metrics.items()},
-            watermark_lag=watermark_lag(manifest.processing_time, manifest.watermarks),
+            watermark_lag=watermark_lag(manifest.processing_time, manifest.watermarks, manifest.metrics),
         )
         self._admission.learn(read, took)
         self.result.add(record)

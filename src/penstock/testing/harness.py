@@ -129,6 +129,20 @@ class OperatorHarness:
         partition = group_of(encoded, self._max_parallelism) * self.parallelism // self._max_parallelism
         self._operators[partition].on_batch(Keyed(Records([value], times), [encoded], np.zeros(1, dtype=np.int32)))
 
+    def send_all(self, records: list[tuple[Any, Milliseconds | None]]) -> None:
+        """Several records, (value, timestamp), as one batch for each partition."""
+        batches: dict[int, list[tuple[bytes, Any, Milliseconds]]] = {}
+        for value, timestamp in records:
+            encoded = self._codec.encode(self._key(value))
+            partition = group_of(encoded, self._max_parallelism) * self.parallelism // self._max_parallelism
+            row = (encoded, value, NO_TIMESTAMP if timestamp is None else timestamp)
+            batches.setdefault(partition, []).append(row)
+        for partition, rows in sorted(batches.items()):
+            keys = list(dict.fromkeys(key for key, _, _ in rows))
+            codes = np.asarray([keys.index(key) for key, _, _ in rows], dtype=np.int32)
+            times = np.asarray([time for _, _, time in rows], dtype=np.int64)
+            self._operators[partition].on_batch(Keyed(Records([value for _, value, _ in rows], times), keys, codes))
+
     def watermark(self, time: Milliseconds) -> None:
         """Event time reaches `time`."""
         for operator in self._operators:

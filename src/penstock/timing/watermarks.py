@@ -107,7 +107,8 @@ class Watermarks(Generic[T]):
         timestamp: TimestampSelector = None,
         idle: Duration | None = None,
     ) -> Watermarks[T]:
-        """Some records tell the time: `function(record, timestamp)` returns a watermark, or None. It takes effect after the record."""
+        """Some records tell the time: `function(record, timestamp)` returns a watermark, which takes effect after the record, or
+        None."""
         return cls(timestamp=timestamp, generator=partial(Punctuated, function))._idle(idle)
 
     @classmethod

@@ -196,6 +196,7 @@ class ContinuousEventTimeTrigger(Trigger):
 
     def on_event_time(self, time: Milliseconds, window: TimeWindow, timers: Timers) -> TriggerResult:
         if time == window.max_timestamp:
+            self.following.clear()
             return FIRE
         if self.following.value != time:
             return CONTINUE

@@ -31,7 +31,7 @@ def _pruned(node: Node, graph: Graph) -> Node:
         return node
     used: set[str] = set()
     timestamp = None if definition.watermarks is None else definition.watermarks.timestamp
-    if callable(timestamp):
+    if callable(timestamp) or (definition.watermarks is not None and definition.watermarks.generator is not None):
         return node
     if timestamp is not None:
         used.add(timestamp)
