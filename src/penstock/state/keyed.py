@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from penstock.errors import StateError
 from penstock.ids import Milliseconds
 from penstock.state.key_groups import group_of
 from penstock.state.keys import KeyCodec
@@ -21,7 +20,6 @@ from penstock.state.spill import Spilled
 from penstock.state.timers import TimerQueue
 
 UNLOADED: Any = type("Unloaded", (), {"__repr__": lambda self: "UNLOADED"})()
-UNDECODED: Any = type("Undecoded", (), {"__repr__": lambda self: "UNDECODED"})()
 
 SPILL_ABOVE = 500_000
 """How many keys an epoch may touch in a partition before what is known of them is moved to a temporary store."""
@@ -43,15 +41,15 @@ class Committed(Protocol):
 
 
 class Slot:
-    """One key: its bytes, its group, and what is known of its state."""
+    """One key, its bytes, its group, and what is known of its state."""
 
     __slots__ = ("cells", "encoded", "group", "key")
 
-    def __init__(self, encoded: bytes, group: int, cells: list[Any]) -> None:
+    def __init__(self, key: Any, encoded: bytes, group: int, cells: list[Any]) -> None:
+        self.key = key
         self.encoded = encoded
         self.group = group
         self.cells = cells
-        self.key: Any = UNDECODED
 
 
 class Times:
@@ -78,6 +76,15 @@ class StateCell(Protocol):
     def purge(self, slot: Slot) -> None: ...
 
 
+class SoleCell(StateCell, Protocol):
+    """See `penstock.state.handles.SoleValueHandle`."""
+
+    slot: Slot
+    value: Any
+
+    def enter(self, slot: Slot) -> None: ...
+
+
 class KeyedState:
     """The state of one step in one partition, for one epoch."""
 
@@ -92,6 +99,7 @@ class KeyedState:
         "processing_timers",
         "slot",
         "slots",
+        "sole",
         "times",
         "ttl_timers",
     )
@@ -109,8 +117,10 @@ class KeyedState:
     ) -> None:
         self.committed = committed
         self.slots: dict[bytes, Slot] = {}
-        self.slot: Slot = Slot(b"", 0, [])
+        self.slot: Slot = Slot(None, b"", 0, [])
         self.handles: list[StateCell] = []
+        self.sole: SoleCell | None = None
+        """The handle of the only state, if that keeps its value in an attribute: it must be told of the current key."""
         self.times = times
         self.event_timers = event_timers
         self.processing_timers = processing_timers
@@ -131,16 +141,16 @@ class KeyedState:
         """The slots of a frame's distinct keys; the values of new ones are fetched together."""
         if len(self.slots) > SPILL_ABOVE:
             self._spill()
-        slots, empty, limit = self.slots, self._empty, self._max_parallelism
+        slots, empty, limit, decode = self.slots, self._empty, self._max_parallelism, self._key_codec.decode
         found = []
         new = []
         for encoded in encoded_keys:
             slot = slots.get(encoded)
             if slot is None:
-                slot = slots[encoded] = Slot(encoded, group_of(encoded, limit), empty[:])
+                slot = slots[encoded] = Slot(decode(encoded), encoded, group_of(encoded, limit), empty[:])
                 new.append(slot)
             found.append(slot)
-        if len(new) > 1:
+        if len(new) > 1 or (new and self.sole is not None):
             for handle in self.handles:
                 handle.prefetch(new)
         return found
@@ -151,17 +161,12 @@ class KeyedState:
         if slot is None:
             if len(self.slots) > SPILL_ABOVE:
                 self._spill()
-            slot = self.slots[encoded] = Slot(encoded, group_of(encoded, self._max_parallelism), self._empty[:])
+            key, group = self._key_codec.decode(encoded), group_of(encoded, self._max_parallelism)
+            slot = self.slots[encoded] = Slot(key, encoded, group, self._empty[:])
         self.slot = slot
+        if self.sole is not None:
+            self.sole.enter(slot)
         return slot
-
-    def current_key(self) -> Any:
-        slot = self.slot
-        if slot.key is UNDECODED:
-            if not slot.encoded:
-                raise StateError("there is no current key here", hint="keyed state belongs to process() and on_timer()")
-            slot.key = self._key_codec.decode(slot.encoded)
-        return slot.key
 
     def purge_expired(self) -> None:
         """Remove entries whose time to live is over (see `Ttl`)."""
