@@ -1,7 +1,7 @@
 """A source reads only the columns that the steps after it say they use.
 
-That is known when every consumer is a `map_batches(columns=...)`, or aggregates columns for windows. A `key_by` is followed by steps
-that see whole records.
+That is known when every consumer is a `map_batches(columns=...)`, or aggregates columns for windows. A `key_by` is followed by
+steps that see whole records.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Aligned windows as slices of time. Pure.
 
 Laws:
-- Windows `[end - size, end)` end at `offset + size` plus multiples of `slide`. A slice `[end - slice, end)`, named by its end, lies
-  wholly inside or wholly outside any window; `slice_ms` divides size and slide.
+- Windows `[end - size, end)` end at `offset + size` plus multiples of `slide`. A slice `[end - slice, end)`, named by its end,
+  lies wholly inside or wholly outside any window; `slice_ms` divides size and slide.
 - Times are Python integers or int64 arrays.
 """
 

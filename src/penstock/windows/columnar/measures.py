@@ -1,7 +1,7 @@
 """Declared aggregates on vectors: the same results as `penstock.windows.aggregates` gives record by record.
 
-A *measure* keeps a few vectors, a row for each group. `partial` makes them from the values of a batch, `merge` adds rows to others,
-`result` is what people see. Of groups without a value the first vector, `n`, is 0.
+A *measure* keeps a few vectors, a row for each group. `partial` makes them from the values of a batch, `merge` adds rows to
+others, `result` is what people see. Of groups without a value the first vector, `n`, is 0.
 """
 
 from __future__ import annotations
