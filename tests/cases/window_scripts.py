@@ -24,7 +24,7 @@ LATE: OutputTag[Any] = OutputTag("late")
 def window_harness(operator: Spec) -> WindowHarness:
     beam = operator.get("dialect") == "beam"
     assigner = make_assigner(operator["window"])
-    trigger = beam_trigger(operator) if beam else make_trigger(operator["trigger"])
+    trigger = beam_trigger(operator) if beam else make_trigger(operator.get("trigger"))
     evictor = make_evictor(operator.get("evictor"))
     compute = computation(operator["aggregate"], panes=beam)
     late = LATE if operator.get("late_side_output") else None

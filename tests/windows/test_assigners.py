@@ -64,15 +64,16 @@ def test_sizes_are_given_in_any_unit() -> None:
         lambda: TumblingWindows(0),
         lambda: TumblingWindows(-1),
         lambda: TumblingWindows(10, offset=10),
-        lambda: TumblingWindows(10, time="today"),
+        lambda: TumblingWindows(10, time="today"),  # type: ignore[arg-type]
+        lambda: TumblingWindows(10, stagger="wildly"),  # type: ignore[arg-type]
         lambda: SlidingWindows(10, 0),
         lambda: SlidingWindows(0, 10),
         lambda: SlidingWindows(10, 5, offset=-5),
         lambda: SlidingWindows(10_001, 0.001),
         lambda: SessionWindows(0),
         lambda: SessionWindows(-5),
-        lambda: SessionWindows(5, time="never"),
-        lambda: SessionWindows("5"),
+        lambda: SessionWindows(5, time="never"),  # type: ignore[arg-type]
+        lambda: SessionWindows("5"),  # type: ignore[arg-type]
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Callable[[], Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -344,7 +344,7 @@ def test_explain_shows_windows() -> None:
 
 def test_mistakes_are_refused_when_they_are_made() -> None:
     keyed: Any = stream_of().key_by(0)
-    for mistake, message in (
+    mistakes: list[tuple[Callable[[], Any], str]] = [
         (lambda: keyed.window(TumblingWindows), "these are no windows"),
         (lambda: keyed.window(TumblingWindows(5), trigger=CountTrigger), "this is a class"),
         (lambda: keyed.window(TumblingWindows(5)).aggregate(), "nothing is not an aggregate"),
@@ -353,7 +353,8 @@ def test_mistakes_are_refused_when_they_are_made() -> None:
         (lambda: keyed.window(TumblingWindows(5)).process(Seen), "this is a class"),
         (lambda: keyed.window(TumblingWindows(5)).process(5), "is not a WindowFunction"),
         (lambda: keyed.window(TumblingWindows(5)).apply(5), "this is not a function"),
-    ):
+    ]
+    for mistake, message in mistakes:
         with pytest.raises(PlanError, match=message):
             mistake()
 
@@ -365,3 +366,16 @@ def test_watermark_lag_of_each_step() -> None:
     lags = [record.watermark_lag for record in execute_inline(stream._env, clock=clock, until=99_000).history]
     assert {"script": 6_000, "counts": 6_000, "out": 6_000} in lags
     assert lags[-1] == {"script": None, "counts": None, "out": None}
+
+
+@pytest.mark.parametrize("cut", [None, 1])
+def test_staggered_windows_begin_where_a_key_began(cut: int | None) -> None:
+    script = [Record(("a", 1)), ProcessingTime(300), Record(("b", 2)), ProcessingTime(1_150), Record(("a", 3)), Record(("b", 4))]
+    windows = TumblingWindows(seconds=1, time="processing", stagger="natural")
+    seen = stream_of(*script, cut=cut).key_by(0).window(windows).process(Seen(), name="seen")
+    assert sorted(run_inline(seen, clock=VirtualClock(200), until=9_000)) == [
+        ("a", 200, 1_200, [1, 3]),
+        ("b", 300, 1_300, [2, 4]),
+    ]
+    spread = [TumblingWindows(10, stagger="random").staggered(bytes([n]), 0) for n in range(5)]
+    assert len(set(spread)) == 5
