@@ -112,17 +112,14 @@ class Timers:
 class KeyedContext(ProcessContext, Generic[K]):
     """The context of one record of a keyed stream."""
 
-    __slots__ = ("_keyed", "timers")
+    __slots__ = ("key", "timers")
+
+    key: K
+    """The key of the record, or of the timer."""
 
     def __init__(self, keyed: KeyedState) -> None:
         super().__init__()
-        self._keyed = keyed
         self.timers = Timers(keyed, self)
-
-    @property
-    def key(self) -> K:
-        key: K = self._keyed.current_key()
-        return key
 
 
 class OnTimerContext(KeyedContext[K]):

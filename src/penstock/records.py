@@ -46,6 +46,11 @@ class Records:
         times = None if self.timestamps is None else self.timestamps[rows]
         return Records([values[i] for i in rows.tolist()], times)
 
+    def slice(self, start: int, stop: int) -> Records:
+        if start == 0 and stop >= len(self._values):
+            return self
+        return Records(self._values[start:stop], None if self.timestamps is None else self.timestamps[start:stop])
+
     def with_timestamps(self, timestamps: Timestamps | None) -> Records:
         return Records(self._values, timestamps)
 
@@ -72,6 +77,12 @@ class Columns:
     def take(self, rows: npt.NDArray[np.int64]) -> Columns:
         times = None if self.timestamps is None else self.timestamps[rows]
         return Columns(self.data.take(pa.array(rows)), self.row, times)
+
+    def slice(self, start: int, stop: int) -> Columns:
+        if start == 0 and stop >= len(self):
+            return self
+        times = None if self.timestamps is None else self.timestamps[start:stop]
+        return Columns(self.data.slice(start, stop - start), self.row, times)
 
     def with_timestamps(self, timestamps: Timestamps | None) -> Columns:
         batch = Columns(self.data, self.row, timestamps)

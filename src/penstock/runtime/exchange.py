@@ -74,7 +74,7 @@ class FrameWriter:
         self.ready: list[tuple[int, bytes]] = []
 
     def send(self, target: int, channel: int, watermark: Milliseconds, payload: Payload | bytes) -> None:
-        body = payload if isinstance(payload, bytes) else encode_payload(payload, self._rows)
+        body = (payload,) if isinstance(payload, bytes) else encode_payload(payload, self._rows)
         self.ready.append((target, encode_frame(channel, self._partition, self.counts[target], watermark, body)))
         self.counts[target] += 1
 

@@ -13,6 +13,7 @@ Laws:
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterable
 from struct import Struct
 from typing import Any
 
@@ -31,6 +32,7 @@ _HEAD = Struct("<BHIIq")
 HEAD_SIZE = _HEAD.size
 
 Codes = npt.NDArray[np.int32]
+Buffer = bytes | memoryview
 
 
 class Trailer(msgspec.Struct, frozen=True):
@@ -75,8 +77,8 @@ class Frame:
         return self.watermark, self.upstream, self.sequence
 
 
-def encode_frame(channel: int, upstream: int, sequence: int, watermark: Milliseconds, body: bytes) -> bytes:
-    return _HEAD.pack(DATA, channel, upstream, sequence, watermark) + body
+def encode_frame(channel: int, upstream: int, sequence: int, watermark: Milliseconds, body: Iterable[Buffer]) -> bytes:
+    return b"".join((_HEAD.pack(DATA, channel, upstream, sequence, watermark), *body))
 
 
 def encode_trailer(trailer: Trailer) -> bytes:
@@ -96,31 +98,31 @@ def decode_trailer(data: bytes) -> Trailer:
 
 # --- payloads -------------------------------------------------------------------------------------------------------------
 
-_ARROW, _PICKLED, _CLOUDPICKLED = 0, 1, 2
+_ARROW, _PICKLED, _CLOUDPICKLED, _ARROW_STREAM = 0, 1, 2, 3
 _SECTION = Struct("<BQQQQ")  # kind, then lengths: timestamps, codes, keys, rows
+_COLUMNS = Struct("<HI")  # index of the row type, length of the schema
 
 
-def encode_payload(payload: Payload, rows: RowTypes) -> bytes:
-    """A batch as bytes. Row classes travel as an index into the plan's `rows`."""
-    keys, codes = b"", b""
+def encode_payload(payload: Payload, rows: RowTypes) -> list[Buffer]:
+    """A batch as bytes, in pieces to be joined. Row classes travel as an index into the plan's `rows`."""
+    keys: Buffer = b""
+    codes: Buffer = b""
     if isinstance(payload, Keyed):
-        keys, codes = msgspec.msgpack.encode(payload.keys), payload.codes.tobytes()
+        keys, codes = msgspec.msgpack.encode(payload.keys), np.ascontiguousarray(payload.codes).data.cast("B")
         payload = payload.batch
-    times = b"" if payload.timestamps is None else payload.timestamps.tobytes()
+    times: Buffer = b"" if payload.timestamps is None else np.ascontiguousarray(payload.timestamps).data.cast("B")
     if isinstance(payload, Columns):
-        kind = _ARROW
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, payload.data.schema) as writer:
-            writer.write_batch(payload.data)
-        body = rows.index(payload.row).to_bytes(2, "little") + sink.getvalue().to_pybytes()
+        kind, schema, data = _dump_columns(payload.data)
+        body: list[Buffer] = [_COLUMNS.pack(rows.index(payload.row), len(schema)), schema, data]
     else:
-        kind, body = dump_values(payload.values())
-    return b"".join((_SECTION.pack(kind, len(times), len(codes), len(keys), len(body)), times, codes, keys, body))
+        kind, values = dump_values(payload.values())
+        body = [values]
+    return [_SECTION.pack(kind, len(times), len(codes), len(keys), sum(map(len, body))), times, codes, keys, *body]
 
 
-def decode_payload(data: bytes, rows: RowTypes, offset: int = HEAD_SIZE) -> Payload:
-    kind, n_times, n_codes, n_keys, n_body = _SECTION.unpack_from(data, offset)
-    view = memoryview(data)
+def decode_payload(frame: bytes, rows: RowTypes, offset: int = HEAD_SIZE) -> Payload:
+    kind, n_times, n_codes, n_keys, n_body = _SECTION.unpack_from(frame, offset)
+    view = memoryview(frame)
     at = offset + _SECTION.size
     times = np.frombuffer(view[at : at + n_times], dtype=np.int64) if n_times else None
     at += n_times
@@ -130,10 +132,10 @@ def decode_payload(data: bytes, rows: RowTypes, offset: int = HEAD_SIZE) -> Payl
     at += n_keys
     body = view[at : at + n_body]
     batch: Batch
-    if kind == _ARROW:
-        row = rows[int.from_bytes(body[:2], "little")]
-        with pa.ipc.open_stream(pa.py_buffer(body[2:])) as reader:
-            batch = Columns(reader.read_next_batch(), row, times)
+    if kind in (_ARROW, _ARROW_STREAM):
+        row, n_schema = _COLUMNS.unpack_from(body)
+        schema_end = _COLUMNS.size + n_schema
+        batch = Columns(_load_columns(kind, body[_COLUMNS.size : schema_end], body[schema_end:]), rows[row], times)
     else:
         batch = Records(load_values(kind, body), times)
     if not n_keys:
@@ -142,6 +144,27 @@ def decode_payload(data: bytes, rows: RowTypes, offset: int = HEAD_SIZE) -> Payl
 
 
 _keys = msgspec.msgpack.Decoder(list[bytes])
+
+
+def _dump_columns(data: pa.RecordBatch) -> tuple[int, Buffer, Buffer]:
+    """Kind, schema, columns. A schema and a batch by themselves are quicker than a stream, but hold no dictionaries."""
+    if not any(_has_dictionary(field.type) for field in data.schema):
+        return _ARROW, memoryview(data.schema.serialize()), memoryview(data.serialize())
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, data.schema) as writer:
+        writer.write_batch(data)
+    return _ARROW_STREAM, b"", memoryview(sink.getvalue())
+
+
+def _has_dictionary(type_: pa.DataType) -> bool:
+    return pa.types.is_dictionary(type_) or any(_has_dictionary(type_.field(i).type) for i in range(type_.num_fields))
+
+
+def _load_columns(kind: int, schema: memoryview, columns: memoryview) -> pa.RecordBatch:
+    if kind == _ARROW:
+        return pa.ipc.read_record_batch(pa.py_buffer(columns), pa.ipc.read_schema(pa.py_buffer(schema)))
+    with pa.ipc.open_stream(pa.py_buffer(columns)) as reader:
+        return reader.read_next_batch()
 
 
 def dump_values(values: list[Any]) -> tuple[int, bytes]:

@@ -1,12 +1,12 @@
 """What a declared state is bound to in a worker: the same methods, on the current key.
 
-This is the hot path of every stateful function. `ValueHandle.value` and `update` touch one list cell; everything else is in the
-slower classes beside it.
+This is the hot path of every stateful function. `ValueHandle.value` and `update` touch one list cell, and `SoleValueHandle.value`
+is an attribute; everything else is in the slower classes beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.errors import StateError
@@ -68,30 +68,12 @@ class Handle:
             raise self._codec.failure(error, value, where=self._where) from error
 
 
-class ValueHandle(Handle):
-    """`ValueState` of an immutable type, without a time to live."""
+class StoredValue(Handle):
+    """How a `ValueState` without a time to live is loaded and stored."""
 
     def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, where: str) -> None:
         super().__init__(keyed, cell, state, state_id, where)
         self._default = state.default
-
-    @property
-    def value(self) -> Any:
-        slot = self._keyed.slot
-        value = slot.cells[self.cell]
-        if value is UNLOADED:
-            return self.load(slot)
-        return value
-
-    def update(self, value: Any) -> None:
-        cells = self._keyed.slot.cells
-        cells[self.cell] = value
-        cells[self._flag] = CHANGED
-
-    def clear(self) -> None:
-        cells = self._keyed.slot.cells
-        cells[self.cell] = self._fresh()
-        cells[self._flag] = DELETED
 
     def _fresh(self) -> Any:
         return self._default
@@ -126,6 +108,54 @@ class ValueHandle(Handle):
             self._remove(key, out)
         else:
             out.append((key, self._encode(slot.cells[self.cell])))
+
+
+class ValueHandle(StoredValue):
+    """`ValueState` of an immutable type."""
+
+    @property
+    def value(self) -> Any:
+        slot = self._keyed.slot
+        value = slot.cells[self.cell]
+        if value is UNLOADED:
+            return self.load(slot)
+        return value
+
+    def update(self, value: Any) -> None:
+        cells = self._keyed.slot.cells
+        cells[self.cell] = value
+        cells[self._flag] = CHANGED
+
+    def clear(self) -> None:
+        cells = self._keyed.slot.cells
+        cells[self.cell] = self._fresh()
+        cells[self._flag] = DELETED
+
+
+class SoleValueHandle(StoredValue):
+    """The only state of a function: the current key's value is an attribute, set whenever a key becomes current."""
+
+    __slots__ = ("slot", "value")
+
+    slot: Slot
+    value: Any
+
+    def enter(self, slot: Slot) -> None:
+        """Make a key current. Loops over many records do this themselves; their keys have been prefetched."""
+        self.slot = slot
+        value = slot.cells[0]
+        self.value = self.load(slot) if value is UNLOADED else value
+
+    def update(self, value: Any) -> None:
+        self.value = value
+        cells = self.slot.cells
+        cells[0] = value
+        cells[1] = CHANGED
+
+    def clear(self) -> None:
+        cells = self.slot.cells
+        self.value = cells[0] = self._fresh()
+        cells[1] = DELETED
 
 
 class MutableValueHandle(ValueHandle):
@@ -249,11 +279,18 @@ def _read_stamped(data: bytes, decode: Callable[[bytes], Any]) -> tuple[Millisec
     return int.from_bytes(data[:8], "big", signed=True), decode(data[8:])
 
 
-def bind_state(keyed: KeyedState, name: str, state: State, state_id: int, step: str) -> StateCell:
-    """The handle for a declared state."""
-    from penstock.state.collections import ListHandle, MapHandle
+def bind_states(
+    keyed: KeyedState, states: Mapping[str, State], ids: Callable[[str], int], step: str, *, sole: bool = True
+) -> dict[str, StateCell]:
+    """The handles for declared states, by name; `ids` gives the id of a state. `sole`: an only one may be a `SoleValueHandle`."""
+    alone = sole and len(states) == 1
+    handles = {name: _bind(keyed, state, ids(name), f"state {name!r} of step {step!r}", alone) for name, state in states.items()}
+    keyed.sole = next((handle for handle in handles.values() if isinstance(handle, SoleValueHandle)), None)
+    return handles
 
-    where = f"state {name!r} of step {step!r}"
+
+def _bind(keyed: KeyedState, state: State, state_id: int, where: str, alone: bool) -> StateCell:
+    from penstock.state.collections import ListHandle, MapHandle
 
     def make(keyed: KeyedState, cell: int) -> StateCell:
         if isinstance(state, MapState):
@@ -265,7 +302,9 @@ def bind_state(keyed: KeyedState, name: str, state: State, state_id: int, step: 
         if isinstance(state, AggregatingState):
             return AggregatingHandle(_value_handle(keyed, cell, _accumulator(state), state_id, where), state.aggregate)
         if isinstance(state, ValueState):
-            handle: StateCell = _value_handle(keyed, cell, state, state_id, where)
+            handle = _value_handle(keyed, cell, state, state_id, where)
+            if alone and type(handle) is ValueHandle:
+                return SoleValueHandle(keyed, cell, state, state_id, where)
             return handle
         raise StateError(f"{where} is of a kind that is not known: {type(state).__name__}")
 
@@ -276,7 +315,9 @@ def _accumulator(state: State) -> ValueState[Any]:
     return ValueState(state.value_type, None, ttl=state.ttl, codec=state.codec)
 
 
-def _value_handle(keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, where: str) -> Any:
+def _value_handle(
+    keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, where: str
+) -> ValueHandle | ExpiringValueHandle:
     if state.ttl is not None:
         return ExpiringValueHandle(keyed, cell, state, state_id, where)
     mutable = state_codec(state).mutable

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from penstock.errors import StateError
 from penstock.ids import Milliseconds
 from penstock.state.key_groups import group_of
 from penstock.state.keys import KeyCodec
@@ -45,15 +44,15 @@ class Committed(Protocol):
 
 
 class Slot:
-    """One key: its bytes, its group, and what is known of its state. `fresh`: nothing of it is committed."""
+    """One key, its bytes, its group, and what is known of its state. `fresh`: nothing of it is committed."""
 
     __slots__ = ("cells", "encoded", "fresh", "group", "key")
 
-    def __init__(self, encoded: bytes, group: int, cells: list[Any]) -> None:
+    def __init__(self, key: Any, encoded: bytes, group: int, cells: list[Any]) -> None:
+        self.key = key
         self.encoded = encoded
         self.group = group
         self.cells = cells
-        self.key: Any = UNDECODED
         self.fresh = False
 
 
@@ -85,6 +84,15 @@ class StateCell(Protocol):
     def clear(self) -> None: ...
 
 
+class SoleCell(StateCell, Protocol):
+    """See `penstock.state.handles.SoleValueHandle`."""
+
+    slot: Slot
+    value: Any
+
+    def enter(self, slot: Slot) -> None: ...
+
+
 class KeyedState:
     """The state of one step in one partition, for one epoch."""
 
@@ -100,6 +108,7 @@ class KeyedState:
         "processing_timers",
         "slot",
         "slots",
+        "sole",
         "times",
         "ttl_timers",
     )
@@ -118,8 +127,10 @@ class KeyedState:
     ) -> None:
         self.committed = committed
         self.slots: dict[bytes, Slot] = {}
-        self.slot: Slot = Slot(b"", 0, [])
+        self.slot: Slot = Slot(None, b"", 0, [])
         self.handles: list[StateCell] = []
+        self.sole: SoleCell | None = None
+        """The handle of the only state, if that keeps its value in an attribute: it must be told of the current key."""
         self.times = times
         self.event_timers = event_timers
         self.processing_timers = processing_timers
@@ -141,16 +152,16 @@ class KeyedState:
         """The slots of a frame's distinct keys; the values of new ones are fetched together."""
         if len(self.slots) > SPILL_ABOVE:
             self._spill()
-        slots, empty, limit = self.slots, self._empty, self._max_parallelism
+        slots, empty, limit, decode = self.slots, self._empty, self._max_parallelism, self._key_codec.decode
         found = []
         new = []
         for encoded in encoded_keys:
             slot = slots.get(encoded)
             if slot is None:
-                slot = slots[encoded] = Slot(encoded, group_of(encoded, limit), empty[:])
+                slot = slots[encoded] = Slot(decode(encoded), encoded, group_of(encoded, limit), empty[:])
                 new.append(slot)
             found.append(slot)
-        if len(new) > 1:
+        if len(new) > 1 or (new and self.sole is not None):
             for handle in self.handles:
                 handle.prefetch(new)
         return found
@@ -161,9 +172,12 @@ class KeyedState:
         if slot is None:
             if len(self.slots) > SPILL_ABOVE:
                 self._spill()
+            key = self._key_codec.decode(encoded) if not self._namespace else UNDECODED
             group = group_of(encoded, self._max_parallelism, self._namespace)
-            slot = self.slots[encoded] = Slot(encoded, group, self._empty[:])
+            slot = self.slots[encoded] = Slot(key, encoded, group, self._empty[:])
         self.slot = slot
+        if self.sole is not None:
+            self.sole.enter(slot)
         return slot
 
     def enter_spaces(self, wanted: list[bytes], fresh: list[bool] | None = None) -> list[Slot]:
@@ -176,7 +190,7 @@ class KeyedState:
         for number, encoded in enumerate(wanted):
             slot = slots.get(encoded)
             if slot is None:
-                slot = slots[encoded] = Slot(encoded, group_of(encoded, limit, namespace), empty[:])
+                slot = slots[encoded] = Slot(UNDECODED, encoded, group_of(encoded, limit, namespace), empty[:])
                 if unread and fresh is not None and fresh[number]:
                     slot.fresh = True
                     slot.cells = [one for handle in self.handles for one in (handle.absent(), CLEAN)]
@@ -192,11 +206,9 @@ class KeyedState:
         """Leave no trace of a fresh slot."""
         self.slots.pop(slot.encoded, None)
 
-    def current_key(self) -> Any:
-        slot = self.slot
+    def key_of(self, slot: Slot) -> Any:
+        """The key of a slot with a namespace: decoded when somebody asks, for a key may have many."""
         if slot.key is UNDECODED:
-            if not slot.encoded:
-                raise StateError("there is no current key here", hint="keyed state belongs to process() and on_timer()")
             slot.key = self._key_codec.decode(slot.encoded[: len(slot.encoded) - self._namespace])
         return slot.key
 

@@ -30,7 +30,7 @@ class WindowContext(ProcessContext, Generic[K]):
 
     @property
     def key(self) -> K:
-        key: K = self._keyed.current_key()
+        key: K = self._keyed.key_of(self._keyed.slot)
         return key
 
 

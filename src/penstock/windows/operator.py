@@ -10,6 +10,7 @@ Laws:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.keyed import EMIT_ABOVE
 from penstock.runtime.operators.operator import Operator, method_of
 from penstock.runtime.services import Services
-from penstock.state.handles import bind_state
+from penstock.state.handles import bind_states
 from penstock.state.keyed import KeyedState, Slot
 from penstock.state.timers import Timer
 from penstock.windows.assigners import TumblingWindows
@@ -52,13 +53,10 @@ class WindowOperator(Operator):
         if key_states:
             self.keys = services.keyed_state(step, definition.key_type, self.watermark, timers=KEY_TIMERS)
             self.keys.times = self.windows.times
-        self.handles: dict[str, Any] = {
-            name: bind_state(self.windows, name, state, services.state_id(step, name), step)
-            for name, state in definition.window_states().items()
-        }
-        for name, state in key_states.items():
-            assert self.keys is not None
-            self.handles[name] = bind_state(self.keys, name, state, services.state_id(step, name), step)
+        ids = partial(services.state_id, step)
+        self.handles: dict[str, Any] = {**bind_states(self.windows, definition.window_states(), ids, step, sole=False)}
+        if self.keys is not None:
+            self.handles.update(bind_states(self.keys, key_states, ids, step, sole=False))
         for name in definition.function_states():
             object.__setattr__(self.body.function, name, self.handles[name])
         self.contents: Accumulated | Buffered = (
@@ -366,11 +364,9 @@ class WindowOperator(Operator):
         self.ctx.side_back_to(mark[1])
 
     def _error(self, error: Exception, record: Any) -> Exception:
-        try:
-            key = repr(self.windows.current_key())[:200]
-        except Exception:
-            key = "?"
-        return self.user_error(error, self._calling, record, doing=f"key {key}")
+        slot = self.windows.slot
+        key = f"key {self.windows.key_of(slot)!r:.200}" if slot.encoded else ""
+        return self.user_error(error, self._calling, record, doing=key)
 
     def _no_timestamp(self, record: Any) -> PlanError:
         return PlanError(

@@ -16,7 +16,7 @@ from penstock.connectors.files.places import checked_size, place_of
 from penstock.connectors.files.shapes import shape_of
 from penstock.connectors.protocol import Split
 from penstock.errors import SourceError
-from penstock.records import Batch, Columns, Records
+from penstock.records import Batch, Records
 
 if TYPE_CHECKING:
     from penstock.connectors.files.source import FileSource
@@ -96,12 +96,7 @@ class FileReader:
         """A batch in pieces of at most the size asked for."""
         most = self._source.batch_size
         for start in range(0, len(batch), most):
-            if len(batch) <= most:
-                yield batch
-            elif isinstance(batch, Columns):
-                yield Columns(batch.data.slice(start, most), batch.row)
-            else:
-                yield Records(batch.values()[start : start + most])
+            yield batch.slice(start, start + most)
 
 
 def _strings(block: bytes) -> Batch:

@@ -15,15 +15,18 @@ import numpy as np
 from penstock.contexts import OnTimerContext
 from penstock.errors import PlanError
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
-from penstock.records import NO_TIMESTAMP, Records
+from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
 from penstock.runtime.operators.stateless import repeated
 from penstock.runtime.services import TIMER_STATES, Services
 from penstock.state.descriptors import declared_states
-from penstock.state.handles import bind_state
+from penstock.state.handles import bind_states
 from penstock.state.keyed import KeyedState, Slot
 from penstock.state.timers import TimerQueue
+
+ROWS_AT_A_TIME = 16_384
+"""So many rows become Python records, are processed and passed on together: they fit into the processor's cache."""
 
 EMIT_ABOVE = 50_000
 """So many records that timers emitted are passed on together."""
@@ -73,8 +76,8 @@ class KeyedProcessOperator(Operator):
         self.function = function
         self.errors = definition.errors
         self.keyed: KeyedState = services.keyed_state(step, definition.key_type, self.watermark)
-        for name, state in declared_states(definition.body).items():
-            handle = bind_state(self.keyed, name, state, services.state_id(step, name), step)
+        states = declared_states(definition.body)
+        for name, handle in bind_states(self.keyed, states, lambda name: services.state_id(step, name), step).items():
             object.__setattr__(function, name, handle)
         self.ctx: OnTimerContext[Any] = OnTimerContext(self.keyed)
         self.ctx.current_watermark = self.watermark
@@ -83,16 +86,18 @@ class KeyedProcessOperator(Operator):
     def on_batch(self, batch: Keyed) -> None:  # type: ignore[override]
         self.records_in += len(batch)
         slots = self.keyed.enter(batch.keys)
-        rows = map(slots.__getitem__, batch.codes.tolist())
-        if batch.batch.timestamps is None and self.errors == "fail":
-            self._run_plain(rows, batch.batch.values())
-        else:
-            self._run(rows, batch)
-        self.outputs.emit_sides(self.ctx.take_side())
+        for start in range(0, len(batch), ROWS_AT_A_TIME):
+            part = batch.batch.slice(start, start + ROWS_AT_A_TIME)
+            rows = map(slots.__getitem__, batch.codes[start : start + ROWS_AT_A_TIME].tolist())
+            if part.timestamps is None and self.errors == "fail":
+                self._run_plain(rows, part.values())
+            else:
+                self._run(rows, part)
+            self.outputs.emit_sides(self.ctx.take_side())
 
     def _run_plain(self, rows: map[Slot], values: list[Any]) -> None:
         """The hot loop: no timestamps, and the first error ends the epoch."""
-        keyed, ctx, process = self.keyed, self.ctx, self.function.process
+        keyed, sole, ctx, process = self.keyed, self.keyed.sole, self.ctx, self.function.process
         ctx.timestamp_ms = NO_TIMESTAMP
         keyed.times.record_time = None
         out: list[Any] = []
@@ -101,6 +106,10 @@ class KeyedProcessOperator(Operator):
         try:
             for slot, record in zip(rows, values, strict=True):
                 keyed.slot = slot
+                ctx.key = slot.key
+                if sole is not None:
+                    sole.slot = slot
+                    sole.value = slot.cells[0]
                 result = process(record, ctx)
                 if result is not None:
                     extend(result)
@@ -108,12 +117,12 @@ class KeyedProcessOperator(Operator):
             raise self._error(error, record) from error
         self.outputs.emit(Records(out))
 
-    def _run(self, rows: map[Slot], batch: Keyed) -> None:
-        keyed, ctx, process, times = self.keyed, self.ctx, self.function.process, self.keyed.times
-        stamps = batch.batch.timestamps
+    def _run(self, rows: map[Slot], batch: Batch) -> None:
+        keyed, sole, ctx, process, times = self.keyed, self.keyed.sole, self.ctx, self.function.process, self.keyed.times
+        stamps = batch.timestamps
         out: list[Any] = []
         ends: list[int] = []
-        todo = zip(rows, batch.batch.values(), [NO_TIMESTAMP] * len(batch) if stamps is None else stamps.tolist(), strict=True)
+        todo = zip(rows, batch.values(), [NO_TIMESTAMP] * len(batch) if stamps is None else stamps.tolist(), strict=True)
         record, time = None, NO_TIMESTAMP
         tolerant, mark = self.errors != "fail", ctx.side_mark()
         while True:
@@ -122,6 +131,10 @@ class KeyedProcessOperator(Operator):
                     if tolerant:
                         mark = ctx.side_mark()
                     keyed.slot = slot
+                    ctx.key = slot.key
+                    if sole is not None:
+                        sole.slot = slot
+                        sole.value = slot.cells[0]
                     ctx.timestamp_ms = time
                     times.record_time = None if time == NO_TIMESTAMP else time
                     result = process(record, ctx)
@@ -139,11 +152,7 @@ class KeyedProcessOperator(Operator):
         self.outputs.emit(Records(out, repeated(stamps, ends)))
 
     def _error(self, error: Exception, record: Any, doing: str = "") -> Exception:
-        try:
-            key = repr(self.keyed.current_key())[:200]
-        except Exception:
-            key = "?"
-        return self.user_error(error, self.function, record, doing=f"{doing}key {key}")
+        return self.user_error(error, self.function, record, doing=f"{doing}key {self.keyed.slot.key!r:.200}")
 
     def advance(self, watermark: Milliseconds) -> None:
         self.watermark = watermark
@@ -184,7 +193,7 @@ class KeyedProcessOperator(Operator):
             if len(out) >= EMIT_ABOVE:
                 self._emit_fired(out, times, domain)
                 out, times = [], []
-            keyed.enter_one(encoded)
+            ctx.key = keyed.enter_one(encoded).key
             if domain == "event":
                 ctx.timestamp_ms = time
                 if time > keyed.times.watermark:
