@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from penstock import (
     DataStream,
     OutputTag,
+    PenstockError,
+    RestartPolicy,
     SessionWindows,
     SlidingWindows,
     StreamEnvironment,
@@ -30,6 +32,7 @@ from penstock import (
 from penstock import aggregates as agg
 from penstock.plan.rewrites import rewrite
 from penstock.testing import run_inline
+from penstock.windows.aggregates import Aggregate
 from penstock.windows.columnar.merge import MergeStep
 from penstock.windows.columnar.partial import PartialStep
 
@@ -199,6 +202,25 @@ def test_large_sums_are_exact(columnar: bool) -> None:
     job = Job(rows, (TumblingWindows(ms(10)),), 0, 0, None, 2, "dict", "field", 1)
     ((row, _),) = job.run(columnar=columnar).items()
     assert f"'total': {2**62 + 2**53 + 1}" in row
+
+
+@pytest.mark.parametrize("assigner", [TumblingWindows(ms(100)), SessionWindows(ms(100))])
+def test_changed_aggregates_are_refused(assigner: WindowAssigner) -> None:
+    def job(env: StreamEnvironment, total: Aggregate) -> DataStream[Any]:
+        rows = [{"k": "a", "t": 1, "v": 1}, {"k": "a", "t": 2, "v": 2}]
+        stream = env.from_collection(rows, watermarks=Watermarks.monotonous(timestamp="t"), name="in")
+        return stream.key_by("k").window(assigner).aggregate(total=total, name="windows")
+
+    with tempfile.TemporaryDirectory() as storage:
+        env = StreamEnvironment("windows", max_records_per_epoch=1, first_records_per_epoch=1)
+        assert run_inline(job(env, agg.sum("v")), storage=storage, epochs=1) == []
+        env = StreamEnvironment("windows", restart=RestartPolicy(attempts=0))
+        with pytest.raises(PenstockError) as refusal:
+            run_inline(job(env, agg.max("v")), storage=storage)
+        assert "have changed since its state was written" in str(refusal.value)
+        env = StreamEnvironment("windows")
+        (row,) = run_inline(job(env, agg.sum("v")), storage=storage)
+        assert row["total"] == 3
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -132,6 +132,12 @@ class WindowStep(Definition):
         )
         return shown
 
+    def kept(self) -> str:
+        """Of what windows and aggregates state over columns is: two steps with the same text can read each other's."""
+        assert isinstance(self.body.incremental, Declared)
+        kept = [f"{one.kind}({'' if one.field is None else one.field!r})" for one in self.body.incremental.aggregates]
+        return "; ".join((self.spec.assigner.describe(), *kept))
+
     def _why_buffered(self) -> str:
         if self.body.incremental is None:
             return "the function sees them together"

@@ -49,12 +49,12 @@ def columnar_windows(graph: Graph) -> Graph:
 
 def _partial(shared: Shared, nodes: list[Node], aggregates: tuple[Aggregate, ...], graph: Graph) -> Node:
     step, tag, exchange, gap = shared
+    whole = any(_window(node).spec.late is not None for node in nodes)
     definition: Definition
     if gap is not None:
-        definition = SessionPartialStep(exchange=exchange, gap_ms=gap, aggregates=aggregates)
+        definition = SessionPartialStep(exchange=exchange, gap_ms=gap, aggregates=aggregates, whole_records=whole)
     else:
         slices = common_slice([grid_of(_window(node).spec) for node in nodes])
-        whole = any(_window(node).spec.late is not None for node in nodes)
         definition = PartialStep(exchange=exchange, slices=slices, aggregates=aggregates, whole_records=whole)
     name = StepId(f"{nodes[0].step}/partial"[:100])
     while name in graph.nodes:

@@ -43,6 +43,7 @@ class ChunkState:
         max_parallelism: int,
         index: KeyIndex,
         merge: Callable[[Sequence[Chunk]], Chunk],
+        what: str,
         where: str,
         due: Callable[[Milliseconds], Milliseconds],
     ) -> None:
@@ -52,6 +53,7 @@ class ChunkState:
         self._max_parallelism = max_parallelism
         self._index = index
         self._merge = merge
+        self._what = what
         self._where = where
         self._due = due
         self._new: dict[Milliseconds, list[Chunk]] = {}
@@ -103,7 +105,7 @@ class ChunkState:
                     after = min(after, end)
                     break
                 if end > self._loaded:
-                    self._old.setdefault(end, []).append(load_chunk(data, self._index, self._where))
+                    self._old.setdefault(end, []).append(load_chunk(data, self._index, self._what, self._where))
                     self._stored.setdefault(end, []).append(key)
         self._loaded = until
         self._next_committed = after if after == MAX_WATERMARK else self._due(after)
@@ -144,8 +146,8 @@ class ChunkState:
             if held is None:
                 break
             out[key] = None
-            rows = self._merge([load_chunk(held, self._index, self._where), rows])
-        out[key] = dump_chunk(rows, self._index)
+            rows = self._merge([load_chunk(held, self._index, self._what, self._where), rows])
+        out[key] = dump_chunk(rows, self._index, self._what)
 
     def close(self) -> None:
         """Nothing is held open."""

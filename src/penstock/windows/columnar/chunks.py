@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from penstock.errors import CorruptFileError
+from penstock.errors import CorruptFileError, StateError
 from penstock.state.key_groups import group_of
 from penstock.state.keys import KeyCodec
 from penstock.windows.columnar.measures import Measure, Vectors
@@ -117,6 +117,7 @@ def by_group(chunk: Chunk, index: KeyIndex, max_parallelism: int) -> dict[int, C
 
 class _Stored(msgspec.Struct, array_like=True, frozen=True):
     version: int
+    what: str
     keys: list[bytes]
     vectors: list[list[tuple[str, bytes]]]
 
@@ -125,13 +126,14 @@ _VERSION = 1
 _stored = msgspec.msgpack.Decoder(_Stored)
 
 
-def dump_chunk(chunk: Chunk, index: KeyIndex) -> bytes:
+def dump_chunk(chunk: Chunk, index: KeyIndex, what: str) -> bytes:
+    """`what` says of what windows and aggregates the rows are."""
     encoded = index.encoded()
     vectors = [[dump_vector(vector) for vector in vectors] for vectors in chunk.vectors]
-    return msgspec.msgpack.encode(_Stored(_VERSION, [encoded[key] for key in chunk.keys.tolist()], vectors))
+    return msgspec.msgpack.encode(_Stored(_VERSION, what, [encoded[key] for key in chunk.keys.tolist()], vectors))
 
 
-def load_chunk(data: bytes, index: KeyIndex, where: str) -> Chunk:
+def load_chunk(data: bytes, index: KeyIndex, what: str, where: str) -> Chunk:
     try:
         stored = _stored.decode(data)
         vectors = [[load_vector(kind, blob) for kind, blob in vectors] for vectors in stored.vectors]
@@ -139,4 +141,10 @@ def load_chunk(data: bytes, index: KeyIndex, where: str) -> Chunk:
         raise CorruptFileError(f"a chunk of {where} cannot be read", detail=str(error)) from error
     if stored.version != _VERSION:
         raise CorruptFileError(f"a chunk of {where} is of version {stored.version}", hint="a newer Penstock has written it")
+    if stored.what != what:
+        raise StateError(
+            f"the windows or aggregates of {where} have changed since its state was written",
+            detail=f"written: {stored.what}\nnow: {what}",
+            hint="give the changed step another name; the old state can then be dropped with --allow-dropped-state",
+        )
     return Chunk(index.numbers(stored.keys), vectors)

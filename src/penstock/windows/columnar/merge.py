@@ -82,6 +82,7 @@ class MergeOperator(Operator):
             max_parallelism=services.job.max_parallelism,
             index=self._index,
             merge=lambda chunks: merged(chunks, self._measures),
+            what=definition.window.kept(),
             where=f"step {step!r}",
             due=self._due,
         )

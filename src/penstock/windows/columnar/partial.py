@@ -52,15 +52,19 @@ class PartialStep(Definition):
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """The only columns it uses; None if that is not known."""
-        selector = self.exchange.selector
-        if self.whole_records or selector is None or callable(selector):
-            return None
-        fields = [*selector, *(one.field for one in self.aggregates if one.field is not None)]
-        return tuple(dict.fromkeys(str(field) for field in fields)) if all(isinstance(field, str) for field in fields) else None
+        return None if self.whole_records else used_columns(self.exchange, self.aggregates)
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return PartialOperator(step, services, self)
+
+
+def used_columns(exchange: Exchange, aggregates: tuple[Aggregate, ...]) -> tuple[str, ...] | None:
+    """The only columns that a partial aggregation uses; None if that is not known."""
+    selector = exchange.selector
+    if selector is None or callable(selector):
+        return None
+    fields = [*selector, *(one.field for one in aggregates if one.field is not None)]
+    return tuple(dict.fromkeys(str(field) for field in fields)) if all(isinstance(field, str) for field in fields) else None
 
 
 class PartialOperator(Operator):
@@ -112,18 +116,24 @@ def aggregated(batch: Batch, codes: Any, ends: Rows, keys: int, aggregates: tupl
     if size > 4 * len(batch):
         there, groups = np.unique(groups, return_inverse=True)
         size = len(there)
-    vectors = []
-    for aggregate in aggregates:
-        values, valid = values_of_field(batch, aggregate, step)
-        mine = groups
-        if valid is not None:
-            values, mine = values[valid], groups[valid]
-        vectors.append(measure_of(aggregate).partial(values, mine, size))
+    vectors = partials(batch, groups, size, aggregates, step)
     if there is None:
         there = np.flatnonzero(np.bincount(groups, minlength=size))
         if len(there) < size:
             vectors = [[vector[there] for vector in each] for each in vectors]
     return Aggregated(there // width, slices[there % width], vectors)
+
+
+def partials(batch: Batch, groups: Rows, size: int, aggregates: tuple[Aggregate, ...], step: str) -> list[Vectors]:
+    """The vectors of each aggregate, by group."""
+    out = []
+    for aggregate in aggregates:
+        values, valid = values_of_field(batch, aggregate, step)
+        mine = groups
+        if valid is not None:
+            values, mine = values[valid], groups[valid]
+        out.append(measure_of(aggregate).partial(values, mine, size))
+    return out
 
 
 def unnamed(aggregate: Aggregate) -> Aggregate:

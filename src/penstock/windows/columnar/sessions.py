@@ -31,7 +31,7 @@ from penstock.windows.columnar.chunk_state import ChunkState
 from penstock.windows.columnar.chunks import Chunk, KeyIndex, joined
 from penstock.windows.columnar.grid import saturated
 from penstock.windows.columnar.measures import Vectors, measure_of, reduced
-from penstock.windows.columnar.partial import STRAGGLERS, as_columns, from_columns, timestamps, unnamed, values_of_field
+from penstock.windows.columnar.partial import STRAGGLERS, as_columns, from_columns, partials, timestamps, unnamed, used_columns
 from penstock.windows.columnar.results import emit_late, results
 from penstock.windows.columnar.runs import runs_of
 from penstock.windows.columnar.vectors import Rows
@@ -52,10 +52,16 @@ class SessionPartialStep(Definition):
     exchange: Exchange
     gap_ms: Milliseconds
     aggregates: tuple[Aggregate, ...]
+    whole_records: bool = False
+    """Late records are wanted as they were."""
 
     @property
     def kind(self) -> str:
         return "session partial aggregation"
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        return None if self.whole_records else used_columns(self.exchange, self.aggregates)
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return SessionPartialOperator(step, services, self)
@@ -101,14 +107,7 @@ def runs_of_records(
     ends = times[np.append(starts[1:], len(order)) - 1] + gap_ms
     runs = np.empty(len(order), dtype=np.int64)
     runs[order] = np.cumsum(first) - 1
-    vectors: list[Vectors] = [[times[starts], ends]]
-    for aggregate in aggregates:
-        values, valid = values_of_field(batch, aggregate, step)
-        mine = runs
-        if valid is not None:
-            values, mine = values[valid], runs[valid]
-        vectors.append(measure_of(aggregate).partial(values, mine, len(starts)))
-    return Chunk(keys[starts], vectors)
+    return Chunk(keys[starts], [[times[starts], ends], *partials(batch, runs, len(starts), aggregates, step)])
 
 
 # --- behind the exchange -----------------------------------------------------------------------------------------------------
@@ -160,6 +159,7 @@ class SessionMergeOperator(Operator):
             max_parallelism=services.job.max_parallelism,
             index=self._index,
             merge=joined,
+            what=definition.window.kept(),
             where=f"step {step!r}",
             due=self._due,
         )
@@ -275,13 +275,9 @@ class SessionMergeOperator(Operator):
             taken.append(row)
             ends.append(end if end - 1 > watermark else min(whole[1], watermark + 1 + 2 * gap))
         if taken:
-            part = batch.batch.take(np.asarray(taken))
-            for at, end in enumerate(ends):
-                one = part.take(np.asarray([at]))
-                aggregates = self._declared.aggregates
-                rows = runs_of_records(one, keys[[taken[at]]], times[[taken[at]]], gap, aggregates, self.step)
-                rows.vectors[0][1] = np.asarray([end])
-                self._add(rows)
+            rows = np.asarray(taken)
+            alone = partials(batch.batch.take(rows), np.arange(len(rows)), len(rows), self._declared.aggregates, self.step)
+            self._add(Chunk(keys[rows], [[times[rows], np.asarray(ends)], *alone]))
         if late:
             emit_late(self, self._late, batch.batch.take(np.asarray(late)))
 
