@@ -231,3 +231,15 @@ def test_state_is_found_again_at_another_parallelism(job: Job, parallelism: int,
         first = job.part(storage, job.parallelism, epochs)
         rest = job.part(storage, parallelism, None)
     assert first + rest == whole
+
+
+@pytest.mark.parametrize("columnar", [True, False])
+def test_windowed_results_can_be_windowed_again(columnar: bool) -> None:
+    """The busiest key of each 40 ms, by its counts in windows of 10 ms."""
+    rows = [{"k": "abc"[number * number % 3], "t": number} for number in range(200)]
+    env = StreamEnvironment("chain", parallelism=2, max_records_per_epoch=30, first_records_per_epoch=30)
+    stream = env.from_collection(rows, watermarks=Watermarks.bounded(slack=ms(5), timestamp="t"))
+    small = stream.key_by("k").window(TumblingWindows(ms(10))).aggregate(n=count(), columnar=columnar, name="small")
+    large = small.key_by("k").window(TumblingWindows(ms(40))).aggregate(n=agg.sum("n"), columnar=columnar, name="large")
+    found = {(row["k"], row["window_start"]): row["n"] for row in run_inline(large)}
+    assert found == Counter((row["k"], int(str(row["t"])) // 40 * 40) for row in rows)
