@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -33,10 +34,11 @@ def ms(value: float) -> timedelta:
 def make_assigner(window: dict[str, Any]) -> WindowAssigner:
     """The assigner that a script describes."""
     kind, time = window["type"], window.get("time", "event")
-    if window.get("stagger", "aligned") != "aligned":
-        raise NotBuiltError(f"windows that are staggered ({window['stagger']}): all keys have the same windows here")
+    stagger: Any = str(window.get("stagger") or "aligned").lower()
     if kind == "tumbling":
-        return TumblingWindows(ms(window["size_ms"]), offset=ms(window.get("offset_ms") or 0), time=time)
+        return TumblingWindows(ms(window["size_ms"]), offset=ms(window.get("offset_ms") or 0), time=time, stagger=stagger)
+    if stagger != "aligned":
+        raise NotBuiltError(f"{kind} windows that are staggered")
     if kind == "sliding":
         return SlidingWindows(ms(window["size_ms"]), ms(window["slide_ms"]), offset=ms(window.get("offset_ms") or 0), time=time)
     if kind == "session":
@@ -67,6 +69,7 @@ class AssignerRun:
         self._window = operator["window"]
         self._now = 0
         self._in_flight = InFlight()
+        self._stagger: int | None = None
 
     def step(self, step: dict[str, Any]) -> None:
         for name in ("processing_time", "assign", "construct", "expect_properties", "merge", "intersect", "add_window"):
@@ -92,7 +95,7 @@ class AssignerRun:
         given = {name: element[name] for name in ("size_ms", "slide_ms", "offset_ms") if name in element}
         assigner = make_assigner({**self._window, **given})
         try:
-            windows = [spelled(window) for window in assigner.assign(element, element["ts"], self._now)]
+            windows = [spelled(window) for window in self._windows(assigner, element)]
         except PenstockError as error:
             if "raises" not in step:
                 raise ExpectationError(f"raised {error}") from error
@@ -100,6 +103,13 @@ class AssignerRun:
         if "raises" in step:
             raise ExpectationError(f"should have raised: {step['raises']}")
         check(sorted(step["expect_windows"], key=str), sorted(windows, key=str))
+
+    def _windows(self, assigner: WindowAssigner, element: dict[str, Any]) -> Iterable[TimeWindow]:
+        if not isinstance(assigner, TumblingWindows) or assigner.stagger == "aligned":
+            return assigner.assign(element, element["ts"], self._now)
+        if self._stagger is None:
+            self._stagger = assigner.staggered(b"key", self._now)
+        return assigner.assign_staggered(element["ts"], self._now, self._stagger)
 
     def _construct(self, step: dict[str, Any]) -> None:
         try:

@@ -23,6 +23,23 @@ def compare(expected: list[dict[str, Any]], events: list[Any], order: str, *, ig
         raise ExpectationError(f"expected {wanted}, got {events}")
 
 
+def compare_panes(expected: list[dict[str, Any]], events: list[Any]) -> None:
+    """Every expected pane matches one of those that came, on the keys it has; none is left over."""
+    left = [{**value, "ts": time} for value, time in events]
+    for item in expected:
+        wanted = {**item, "pane": {name: said for name, said in item.get("pane", {}).items() if name != "final"}}
+        found = next((pane for pane in left if has(pane, wanted)), None)
+        if found is None:
+            raise ExpectationError(f"expected {item} among {left}")
+        left.remove(found)
+    if left:
+        raise ExpectationError(f"nobody expected {left}")
+
+
+def has(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    return all(has(found[name], said) if name == "pane" else plain(found[name]) == said for name, said in wanted.items())
+
+
 def is_watermark_item(item: Any) -> bool:
     return "watermark" in item
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from penstock.errors import PenstockError
 from penstock.testing import KeyedHarness, OperatorHarness
 from tests.cases.assigner_scripts import AssignerRun
-from tests.cases.expectations import ExpectationError, NotBuiltError, compare, compare_number
+from tests.cases.expectations import ExpectationError, NotBuiltError, compare, compare_number, compare_panes
 from tests.cases.script_functions import KEYED, KEYS
 from tests.cases.valve_scripts import ValveRun
 from tests.cases.window_scripts import window_harness
@@ -84,7 +84,10 @@ class HarnessRun:
         ignore = step.get("watermarks") == "ignore"
         if ignore:
             events = [event for event in events if isinstance(event, tuple)]
-        compare(step["expect"], events, step.get("order", "exact"), ignore_watermarks=ignore)
+        if self._beam:
+            compare_panes(step["expect"], [event for event in events if isinstance(event, tuple)])
+        else:
+            compare(step["expect"], events, step.get("order", "exact"), ignore_watermarks=ignore)
 
 
 class Run(Protocol):

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.state.descriptors import ValueState
 from penstock.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
-from penstock.windows.functions import WindowFunction
+from penstock.windows.functions import WindowFunction, per_window
 from penstock.windows.triggers import (
     CONTINUE,
     FIRE,
@@ -76,6 +77,29 @@ class Nothing(WindowFunction[Any, Any, Any]):
 class CollectSorted(WindowFunction[Any, Any, Any]):
     def process(self, values: list[Any], ctx: Any) -> Iterator[Any]:
         yield sorted(values)
+
+
+class Panes(WindowFunction[Any, Any, Any]):
+    """Beam's panes: what another function emits, with its window and what kind of pane it is."""
+
+    panes = per_window(ValueState[int](int, 0))
+    on_time = per_window(ValueState[int](int, 0))
+
+    def __init__(self, inner: WindowFunction[Any, Any, Any]) -> None:
+        self.inner = inner
+
+    def process(self, values: list[Any], ctx: Any) -> Iterator[Any]:
+        early = ctx.current_watermark < ctx.window.max_timestamp
+        pane = {
+            "early": early,
+            "late": not early and self.on_time.value > 0,
+            "index": self.panes.value,
+            "nonspeculative_index": -1 if early else self.on_time.value,
+        }
+        self.panes.update(self.panes.value + 1)
+        self.on_time.update(self.on_time.value + (not early))
+        for value in self.inner.process(values, ctx) or ():
+            yield {"value": value, "window": list(ctx.window), "pane": pane}
 
 
 WINDOW_FUNCTIONS: dict[str, Callable[[], WindowFunction[Any, Any, Any]]] = {

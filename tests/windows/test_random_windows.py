@@ -32,6 +32,7 @@ from penstock import (
     ValueState,
     Watermarks,
     WindowAssigner,
+    WindowedStream,
     WindowFunction,
     collect,
     count,
@@ -104,7 +105,7 @@ class Shown(WindowFunction[str, Any, Any]):
         yield (ctx.key, *ctx.window, result)
 
 
-def reduced(windowed: Any) -> DataStream[Any]:
+def reduced(windowed: WindowedStream[Any, Any]) -> DataStream[Any]:
     """Associative, as it must be where windows merge, and dependent on the order."""
     return windowed.reduce(lambda a, b: (a[0], f"{a[1]}{b[1]}"), process=Picked())
 

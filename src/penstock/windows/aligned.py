@@ -44,6 +44,7 @@ def is_aligned(definition: WindowStep) -> bool:
     usual = EventTimeTrigger() if spec.assigner.event_time else ProcessingTimeTrigger()
     return (
         isinstance(spec.assigner, AlignedWindows)
+        and spec.assigner.stagger == "aligned"
         and type(spec.trigger) is type(usual)
         and spec.trigger == usual
         and definition.incremental

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
+from zlib import crc32
 
 from penstock.errors import ConfigError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
@@ -19,6 +20,7 @@ from penstock.windows.triggers import EventTimeTrigger, NeverTrigger, Processing
 from penstock.windows.window import GLOBAL, TimeWindow
 
 TimeDomain = Literal["event", "processing"]
+Stagger = Literal["aligned", "natural", "random"]
 
 MOST_SLIDES = 10_000_000
 """A record may be in so many sliding windows at most."""
@@ -54,6 +56,7 @@ class AlignedWindows(WindowAssigner):
     slide_ms: Milliseconds
     offset_ms: Milliseconds
     time: TimeDomain
+    stagger: Stagger
 
     @property
     def event_time(self) -> bool:  # type: ignore[override]
@@ -80,6 +83,9 @@ class AlignedWindows(WindowAssigner):
 class TumblingWindows(AlignedWindows):
     """Windows of one size, one after another.
 
+    `stagger` keeps the windows of all keys from ending at once: "natural" has a key's windows begin where the clock was, within a
+    window, at its first record; "random" has them begin anywhere, by the key.
+
     >>> TumblingWindows(hours=1).assign(None, 3_600_000, 0)
     [TimeWindow(start=3600000, end=7200000)]
     """
@@ -95,6 +101,7 @@ class TumblingWindows(AlignedWindows):
         milliseconds: float = 0,
         offset: Duration = 0,
         time: TimeDomain = "event",
+        stagger: Stagger = "aligned",
     ) -> None:
         size_ms = total_ms(
             size,
@@ -112,10 +119,27 @@ class TumblingWindows(AlignedWindows):
             raise ConfigError(
                 f"tumbling windows of {size_ms} ms with an offset of {offset_ms} ms", hint="the offset must be less than the size"
             )
+        if stagger not in ("aligned", "natural", "random"):
+            raise ConfigError(f"stagger={stagger!r}", hint='choose "aligned", "natural" or "random"')
         self._fill(size_ms, size_ms, offset_ms, time)
+        object.__setattr__(self, "stagger", stagger)
+
+    def staggered(self, key: bytes, processing_time: Milliseconds) -> Milliseconds:
+        """What is added to the offset for a key whose first record comes now."""
+        return (crc32(key) if self.stagger == "random" else processing_time) % self.size_ms
+
+    def assign_staggered(
+        self, timestamp: Milliseconds | None, processing_time: Milliseconds, by: Milliseconds
+    ) -> Iterable[TimeWindow]:
+        """The windows of a key that is staggered by so much."""
+        moment = processing_time if self.time == "processing" else timestamp
+        assert moment is not None
+        start = moment - (moment - (self.offset_ms + by)) % self.size_ms
+        return [clamped(start, start + self.size_ms)]
 
     def describe(self) -> str:
-        return f"tumbling {self.size_ms} ms" + _rest(self.offset_ms, self.time)
+        staggered = "" if self.stagger == "aligned" else f", {self.stagger} stagger"
+        return f"tumbling {self.size_ms} ms" + _rest(self.offset_ms, self.time) + staggered
 
 
 @dataclass(frozen=True, init=False)
@@ -138,6 +162,7 @@ class SlidingWindows(AlignedWindows):
         if size_ms / slide_ms > MOST_SLIDES:
             raise ConfigError(shown, detail=f"a record would be in {size_ms // slide_ms} windows", hint="choose a longer slide")
         self._fill(size_ms, slide_ms, offset_ms, time)
+        object.__setattr__(self, "stagger", "aligned")
 
     def describe(self) -> str:
         return f"sliding {self.size_ms} ms every {self.slide_ms} ms" + _rest(self.offset_ms, self.time)

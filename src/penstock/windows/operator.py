@@ -25,10 +25,11 @@ from penstock.runtime.services import Services
 from penstock.state.handles import bind_states
 from penstock.state.keyed import KeyedState, Slot
 from penstock.state.timers import Timer
+from penstock.windows.assigners import TumblingWindows
 from penstock.windows.contents import Accumulated, Buffered
 from penstock.windows.functions import WindowContext, WindowFunction
 from penstock.windows.merging import InFlight, Merge
-from penstock.windows.step import CONTENTS, KEY_TIMERS, SESSIONS, WindowStep
+from penstock.windows.step import CONTENTS, KEY_TIMERS, SESSIONS, STAGGER, WindowStep
 from penstock.windows.trigger_logic import TriggerLogic
 from penstock.windows.triggers import CONTINUE, FIRE, FIRE_AND_PURGE, PURGE, TriggerResult
 from penstock.windows.window import WINDOW_SIZE, TimeWindow, decode_window, encode_window
@@ -110,7 +111,7 @@ class WindowOperator(Operator):
         self._calling = spec.assigner
         taken = False
         watermark = self.watermark
-        for window in spec.assigner.assign(record, timestamp, self.ctx.current_processing_time):
+        for window in self._assign(key, record, timestamp):
             if spec.assigner.merging:
                 merge = self._merge(key, window)
                 if merge is None:
@@ -134,6 +135,18 @@ class WindowOperator(Operator):
             self.counters.count("unassigned")
             return True
         return taken
+
+    def _assign(self, key: bytes, record: Any, timestamp: Milliseconds | None) -> Iterable[TimeWindow]:
+        assigner, now = self.spec.assigner, self.ctx.current_processing_time
+        stagger = self.handles.get(STAGGER)
+        if stagger is None:
+            return assigner.assign(record, timestamp, now)
+        assert isinstance(assigner, TumblingWindows)
+        assert self.keys is not None
+        self.keys.enter_one(key)
+        if stagger.value is None:
+            stagger.update(assigner.staggered(key, now))
+        return assigner.assign_staggered(timestamp, now, stagger.value)
 
     def _slot(self, key: bytes, window: TimeWindow) -> Slot:
         return self.windows.enter_one(key + encode_window(window))

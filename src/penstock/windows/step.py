@@ -14,6 +14,7 @@ from penstock.ids import StepId
 from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
 from penstock.runtime.services import TIMER_STATES, Services, TimerStates
 from penstock.state.descriptors import ListState, State, ValueState, declared_states
+from penstock.windows.assigners import AlignedWindows
 from penstock.windows.declared import Declared
 from penstock.windows.incremental import Incremental
 from penstock.windows.spec import WindowSpec
@@ -22,8 +23,8 @@ from penstock.windows.triggers import Trigger
 KEY_TIMERS: TimerStates = ("timers:key-event", "timers:key-processing", "timers:key-ttl-event", "timers:key-ttl-processing")
 """The timer queues of state that outlives windows."""
 
-CONTENTS, SESSIONS = "contents", "sessions"
-"""The states of every window step: what is in a window, and of merging windows, which there are of a key."""
+CONTENTS, SESSIONS, STAGGER = "contents", "sessions", "stagger"
+"""The states of window steps: what is in a window; which merging windows there are of a key; how its windows are staggered."""
 
 
 class WindowBody(Function):
@@ -64,7 +65,7 @@ class WindowStep(Definition):
 
     def __post_init__(self) -> None:
         states = declared_states(self.body.function)
-        taken = {"process", "clear", "open", "close", CONTENTS, SESSIONS} & states.keys()
+        taken = {"process", "clear", "open", "close", CONTENTS, SESSIONS, STAGGER} & states.keys()
         if taken:
             raise PlanError(f"a state may not be called {min(taken)!r}", hint="choose another name for the state")
         if self.spec.assigner.merging and any(state.per_window for state in states.values()):
@@ -100,6 +101,8 @@ class WindowStep(Definition):
     def key_states(self) -> dict[str, State]:
         """State per key, by name."""
         found: dict[str, State] = {SESSIONS: ValueState(list[tuple[int, int, int, int]])} if self.spec.assigner.merging else {}
+        if isinstance(self.spec.assigner, AlignedWindows) and self.spec.assigner.stagger != "aligned":
+            found[STAGGER] = ValueState(int)
         found.update({name: state for name, state in declared_states(self.body.function).items() if not state.per_window})
         return found
 
