@@ -9,6 +9,7 @@ from typing import Any
 from penstock.config import JobConfig
 from penstock.functions import function_location
 from penstock.plan.nodes import Graph, Node
+from penstock.plan.rewrites.columnar_windows import columnar_windows
 from penstock.plan.stages import cut
 from penstock.runtime.exchange import Channel, Exchange
 from penstock.runtime.operators.operator import StateDeclaration
@@ -17,6 +18,9 @@ from penstock.runtime.operators.source import SourceStep
 from penstock.state.codecs import codec_for
 from penstock.state.descriptors import MapState
 from penstock.state.handles import state_codec
+from penstock.windows.columnar.eligible import why_not_columnar
+from penstock.windows.columnar.merge import MergeStep
+from penstock.windows.columnar.partial import PartialStep
 from penstock.windows.step import WindowStep
 
 VERSION = 1
@@ -30,6 +34,7 @@ def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:
     }
     plan = cut(graph, ids, config.parallelism, config.max_parallelism)
     stage_of = {step.step: stage.index for stage in plan.stages for step in stage.steps}
+    over_columns = _over_columns(graph)
     return {
         "version": VERSION,
         "job": config.name,
@@ -38,7 +43,7 @@ def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:
         "parallelism": config.parallelism,
         "max_parallelism": config.max_parallelism,
         "bounded": is_bounded(graph),
-        "steps": [_step(node, stage_of[node.step]) for node in graph],
+        "steps": [{**_step(node, stage_of[node.step]), **over_columns.get(node.step, {})} for node in graph],
         "stages": [{"stage": stage.index, "steps": [step.step for step in stage.steps]} for stage in plan.stages],
         "exchanges": [_exchange(channel) for stage in plan.stages for channel in stage.channels_out],
         "warnings": [_unnamed(node) for node in graph if keeps_state(node) and not node.named],
@@ -99,10 +104,30 @@ def _step(node: Node, stage: int) -> dict[str, Any]:
             "watermarks": None if definition.watermarks is None else definition.watermarks.describe(),
         }
     if isinstance(definition, WindowStep):
-        step["window"] = definition.describe()
+        step["window"] = {**definition.describe(), "path": f"record by record: {why_not_columnar(definition)}"}
     if isinstance(definition, SinkStep):
         step["sink"] = {"what": definition.sink.describe(), "volatile": definition.sink.volatile}
     return step
+
+
+def _over_columns(graph: Graph) -> dict[str, dict[str, Any]]:
+    """What is different about window steps that are computed over columns, by step."""
+    nodes = columnar_windows(graph).nodes
+    merges = {step: node for step, node in nodes.items() if isinstance(node.definition, MergeStep)}
+    found: dict[str, dict[str, Any]] = {}
+    for step, node in merges.items():
+        window, partial = graph.nodes[step].definition, nodes[node.inputs[0].step]
+        assert isinstance(window, WindowStep)
+        assert isinstance(partial.definition, PartialStep)
+        others = [other for other, one in merges.items() if one.inputs[0].step == partial.step and other != step]
+        shared = f", together with {', '.join(others)}" if others else ""
+        size = partial.definition.slices.slice_ms
+        how = {
+            "contents": "slices of time: a row for each key, in chunks by key group",
+            "path": f"over columns: aggregated before the exchange, by key and slices of {size} ms{shared}",
+        }
+        found[step] = {"window": {**window.describe(), **how}, "states": [], "timers": False}
+    return found
 
 
 def _user_function(function: Any) -> str | None:
