@@ -14,9 +14,7 @@ from tests.torture.processes import kill_session
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def launch(
-    program: str, folder: Path, *arguments: str, timeout: float = 240, points: str = "", killed: bool = False
-) -> str:
+def launch(program: str, folder: Path, *arguments: str, timeout: float = 240, points: str = "", killed: bool = False) -> str:
     """Run one of `programs/` to its end; what it printed. Nothing it started is left behind.
 
     `points`: fail-points of driver and workers; each must have acted, in one process. `killed`: the driver is to die of one.
