@@ -26,9 +26,10 @@ def build(env: StreamEnvironment, slack: int) -> tuple[DataStream[dict[str, Any]
 def main() -> None:
     env = StreamEnvironment("slack")
     sinks = {slack: (CollectSink(), CollectSink()) for slack in (10, 2)}
-    for slack, both in sinks.items():
-        for stream, sink in zip(build(env, slack), both, strict=True):
-            stream.sink_to(sink)
+    for slack, (kept, left) in sinks.items():
+        counts, late = build(env, slack)
+        counts.sink_to(kept)
+        late.sink_to(left)
     env.execute()
     for slack, (counts, late) in sinks.items():
         shown = ", ".join(
