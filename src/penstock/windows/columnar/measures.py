@@ -1,7 +1,8 @@
 """Declared aggregates on vectors: the same results as `penstock.windows.aggregates` gives record by record.
 
 A *measure* keeps a few vectors, a row for each group. `partial` makes them from the values of a batch, `merge` adds rows to
-others, `result` is what people see. Of groups without a value the first vector, `n`, is 0.
+others, `result` is what people see. Of groups without a value the first vector, `n`, is 0. Where a column has whole numbers and
+fractions, the whole ones may come out as 1.0.
 """
 
 from __future__ import annotations

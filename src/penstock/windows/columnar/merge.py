@@ -176,8 +176,9 @@ class MergeOperator(Operator):
     # --- time --------------------------------------------------------------------------------------------------------------
 
     def advance(self, watermark: Milliseconds) -> None:
+        due = self._slices.has_due(watermark)
         before, self.watermark = self.watermark, watermark
-        if not self._slices.has_due(watermark):
+        if not due:
             return
         self._slices.load(saturated(watermark + 1))
         for window in self._windows_between(before, watermark):

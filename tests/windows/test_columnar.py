@@ -1,0 +1,208 @@
+"""Windows over columns give what windows record by record give."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock import (
+    DataStream,
+    OutputTag,
+    SlidingWindows,
+    StreamEnvironment,
+    TumblingWindows,
+    Watermarks,
+    WindowAssigner,
+    avg,
+    count,
+    stddev,
+)
+from penstock import aggregates as agg
+from penstock.plan.rewrites import rewrite
+from penstock.testing import run_inline
+from penstock.windows.columnar.merge import MergeStep
+from penstock.windows.columnar.partial import PartialStep
+
+LATE: OutputTag[Any] = OutputTag("late")
+
+
+def ms(value: int) -> timedelta:
+    return timedelta(milliseconds=value)
+
+
+@dataclass
+class Reading:
+    k: Any
+    t: int
+    v: Any
+
+
+@dataclass(frozen=True)
+class Job:
+    rows: list[tuple[Any, int, Any]]
+    windows: tuple[WindowAssigner, ...]
+    lateness: int
+    slack: int
+    every: int | None
+    cut: int
+    shape: str
+    key: str
+    parallelism: int
+
+    def run(self, *, columnar: bool) -> Counter[str]:
+        return counted(run_inline(self.results(self.environment(self.parallelism), columnar=columnar)))
+
+    def part(self, storage: str, parallelism: int, epochs: int | None) -> Counter[str]:
+        """What the next epochs give, of a job with this storage."""
+        results = self.results(self.environment(parallelism), columnar=True)
+        return counted(run_inline(results, storage=storage, epochs=epochs))
+
+    def environment(self, parallelism: int) -> StreamEnvironment:
+        return StreamEnvironment(
+            "windows", parallelism=parallelism, max_records_per_epoch=self.cut, first_records_per_epoch=self.cut
+        )
+
+    def results(self, env: StreamEnvironment, *, columnar: bool) -> DataStream[Any]:
+        makes: dict[str, Any] = {
+            "dict": lambda k, t, v: {"k": k, "t": t, "v": v},
+            "class": Reading,
+            "tuple": lambda k, t, v: (k, t, v),
+        }
+        records = [makes[self.shape](*row) for row in self.rows]
+        fields: tuple[Any, ...] = (0, 1, 2) if self.shape == "tuple" else ("k", "t", "v")
+        timestamp: Any = (lambda r: r[1]) if self.shape == "tuple" else "t"
+        watermarks: Watermarks[Any] = Watermarks.bounded(
+            slack=ms(self.slack), timestamp=timestamp, every=None if self.every is None else ms(self.every)
+        )
+        stream = env.from_collection(records, watermarks=watermarks, name="in")
+        keyed = stream.key_by(fields[0])
+        if self.key == "function":
+            keyed = stream.key_by(lambda r: r[0] if isinstance(r, tuple) else r["k"] if isinstance(r, dict) else r.k)
+        elif self.key == "two":
+            keyed = stream.key_by(fields[0], fields[1])
+        outputs = []
+        for number, assigner in enumerate(self.windows):
+            name = f"window-{number}"
+            value = fields[2]
+            results = keyed.window(assigner, allowed_lateness=ms(self.lateness), late=LATE).aggregate(
+                count(),
+                some=count(value),
+                mean=avg(value),
+                spread=stddev(value),
+                total=agg.sum(value),
+                least=agg.min(value),
+                most=agg.max(value),
+                columnar=columnar,
+                name=name,
+            )
+            outputs.append(results.map(partial(marked, name)))
+            outputs.append(results.side_output(LATE).map(partial(marked, f"{name} late")))
+        return outputs[0].union(*outputs[1:])
+
+
+def marked(name: str, row: Any) -> tuple[str, Any]:
+    return name, row
+
+
+def counted(found: list[Any]) -> Counter[str]:
+    return Counter(repr(rounded(row)) for row in found)
+
+
+def rounded(value: Any) -> Any:
+    """What differs by the order of additions only is the same, and so are 1 and 1.0 (but not as a key)."""
+    if isinstance(value, dict):
+        return {key: item if key in ("k", "f0", "key") else rounded(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(rounded, value))
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else round(value, 6)
+    return value
+
+
+keys = {
+    "str": st.sampled_from(["a", "b", "c", "dd"]),
+    "int": st.integers(0, 5),
+    "mixed": st.sampled_from(["a", 1, 1.0, True, None, "1"]),
+}
+values = {
+    "int": st.integers(-5, 5),
+    "float": st.integers(-8, 8).map(lambda n: n / 4),
+    "some": st.one_of(st.none(), st.integers(-5, 5)),
+    "both": st.sampled_from([1, 2.5, None, -3, 0.25]),
+    "large": st.sampled_from([2**62, -(2**62), 2**53 + 1, 3]),
+    "decimal": st.sampled_from([Decimal("1.5"), Decimal(-2), None]),
+}
+
+
+@st.composite
+def assigners(draw: st.DrawFn) -> WindowAssigner:
+    size, slide = draw(st.integers(1, 30)), draw(st.integers(1, 20))
+    if draw(st.booleans()):
+        return TumblingWindows(ms(size), offset=ms(draw(st.integers(1 - size, size - 1))))
+    return SlidingWindows(ms(size), ms(slide), offset=ms(draw(st.integers(1 - slide, slide - 1))))
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    key, value = draw(st.sampled_from(sorted(keys))), draw(st.sampled_from(sorted(values)))
+    steps = draw(st.lists(st.tuples(keys[key], st.integers(-25, 8), values[value]), min_size=1, max_size=60))
+    rows, now = [], draw(st.integers(-20, 20))
+    for k, step, v in steps:
+        rows.append((k, now + step, v))
+        now += max(step, 0)
+    if value == "decimal":  # squares of Decimals and floats do not mix
+        rows = [(k, t, None if v is None else float(v)) for k, t, v in rows]
+    return Job(
+        rows=rows,
+        windows=tuple(draw(st.lists(assigners(), min_size=1, max_size=2))),
+        lateness=draw(st.sampled_from([0, 0, 5, 25])),
+        slack=draw(st.integers(0, 15)),
+        every=draw(st.sampled_from([None, 1, 4])),
+        cut=draw(st.sampled_from([3, 10, 100])),
+        shape=draw(st.sampled_from(["dict", "class", "tuple"])) if key != "mixed" else "tuple",
+        key=draw(st.sampled_from(["field", "function", "two"])) if key != "mixed" else "field",
+        parallelism=draw(st.integers(1, 3)),
+    )
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(jobs())
+def test_both_paths_are_equal(job: Job) -> None:
+    assert job.run(columnar=True) == job.run(columnar=False)
+
+
+def test_the_path_is_the_one_asked_for() -> None:
+    job = Job([("a", 1, 2)], (TumblingWindows(ms(5)), TumblingWindows(ms(15))), 0, 0, None, 10, "dict", "field", 2)
+    for columnar in (True, False):
+        env = StreamEnvironment("windows", executor="inline")
+        job.results(env, columnar=columnar)
+        made = [type(node.definition) for node in rewrite(env.graph)]
+        assert made.count(PartialStep) == (1 if columnar else 0), "both windows share one partial aggregation"
+        assert made.count(MergeStep) == (2 if columnar else 0)
+
+
+@pytest.mark.parametrize("columnar", [True, False])
+def test_large_sums_are_exact(columnar: bool) -> None:
+    rows = [("a", 1, 2**62), ("a", 2, 2**62), ("a", 3, -(2**62)), ("a", 4, 2**53 + 1)]
+    job = Job(rows, (TumblingWindows(ms(10)),), 0, 0, None, 2, "dict", "field", 1)
+    ((row, _),) = job.run(columnar=columnar).items()
+    assert f"'total': {2**62 + 2**53 + 1}" in row
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(jobs(), st.integers(1, 4), st.integers(1, 8))
+def test_state_is_found_again_at_another_parallelism(job: Job, parallelism: int, epochs: int) -> None:
+    whole = job.run(columnar=True)
+    with tempfile.TemporaryDirectory() as storage:
+        first = job.part(storage, job.parallelism, epochs)
+        rest = job.part(storage, parallelism, None)
+    assert first + rest == whole
