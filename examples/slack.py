@@ -31,11 +31,11 @@ def main() -> None:
         counts.sink_to(kept)
         late.sink_to(left)
     env.execute()
-    for slack, (counts, late) in sinks.items():
+    for slack, (kept, left) in sinks.items():
         shown = ", ".join(
-            f"{row['window_start'] // 1000}-{row['window_end'] // 1000} s: {row['count']}" for row in counts.results()
+            f"{row['window_start'] // 1000}-{row['window_end'] // 1000} s: {row['count']}" for row in kept.results()
         )
-        print(f"slack of {slack} s: {shown}; too late: {list(late.results())}")
+        print(f"slack of {slack} s: {shown}; too late: {list(left.results())}")
 
 
 if __name__ == "__main__":

@@ -19,8 +19,6 @@ from penstock.state.codecs import codec_for
 from penstock.state.descriptors import MapState
 from penstock.state.handles import state_codec
 from penstock.windows.columnar.eligible import why_not_columnar
-from penstock.windows.columnar.merge import MergeStep
-from penstock.windows.columnar.partial import PartialStep
 from penstock.windows.step import WindowStep
 
 VERSION = 1
@@ -104,7 +102,7 @@ def _step(node: Node, stage: int) -> dict[str, Any]:
             "watermarks": None if definition.watermarks is None else definition.watermarks.describe(),
         }
     if isinstance(definition, WindowStep):
-        step["window"] = {**definition.describe(), "path": f"record by record: {why_not_columnar(definition)}"}
+        step["window"] = {**definition.describe(), "path": f"record by record, not over columns: {why_not_columnar(definition)}"}
     if isinstance(definition, SinkStep):
         step["sink"] = {"what": definition.sink.describe(), "volatile": definition.sink.volatile}
     return step
@@ -112,19 +110,19 @@ def _step(node: Node, stage: int) -> dict[str, Any]:
 
 def _over_columns(graph: Graph) -> dict[str, dict[str, Any]]:
     """What is different about window steps that are computed over columns, by step."""
-    nodes = columnar_windows(graph).nodes
-    merges = {step: node for step, node in nodes.items() if isinstance(node.definition, MergeStep)}
+    rewritten = columnar_windows(graph).nodes
+    partials = {step: node.inputs[0].step for step, node in rewritten.items() if node is not graph.nodes.get(step, node)}
     found: dict[str, dict[str, Any]] = {}
-    for step, node in merges.items():
-        window, partial = graph.nodes[step].definition, nodes[node.inputs[0].step]
+    for step, partial in partials.items():
+        window = graph.nodes[step].definition
         assert isinstance(window, WindowStep)
-        assert isinstance(partial.definition, PartialStep)
-        others = [other for other, one in merges.items() if one.inputs[0].step == partial.step and other != step]
+        slices = getattr(rewritten[partial].definition, "slices", None)
+        by = "" if slices is None else f" and slices of {slices.slice_ms} ms"
+        others = [other for other, one in partials.items() if one == partial and other != step]
         shared = f", together with {', '.join(others)}" if others else ""
-        size = partial.definition.slices.slice_ms
         how = {
-            "contents": "slices of time: a row for each key, in chunks by key group",
-            "path": f"over columns: aggregated before the exchange, by key and slices of {size} ms{shared}",
+            "contents": "a row for each key" + ("" if slices is None else " and slice of time") + ", in chunks by key group",
+            "path": f"over columns: aggregated before the exchange, by key{by}{shared}",
         }
         found[step] = {"window": {**window.describe(), **how}, "states": [], "timers": False}
     return found
