@@ -130,7 +130,7 @@ def test_killed_and_recovered(tmp_path: Path) -> None:
 
 def test_stopped_and_restored_at_another_parallelism(spark: SparkSession, tmp_path: Path) -> None:
     for parallelism in (1, 3):
-        left = iter(range(5))
+        left = iter(range(3))
 
         def stop(record: EpochRecord, left: Iterator[int] = left) -> None:
             if next(left, None) is None:
