@@ -18,7 +18,6 @@ that a micro-batch has as many events for a key as with all of them, and a tenth
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from harness.inputs import FILES, Events, events_of
 from harness.peers import BYTEWAX, SPARK, python_of
 from harness.places import fresh_folder
 from harness.progress import say
-from harness.published import published_files
+from harness.published import listed_by_spark, published_files
 from harness.reference import MismatchError, check_running_sums, check_totals, read_csv_files, read_parquet_files
 from harness.report import Report, parser_of, table_of
 
@@ -80,7 +79,7 @@ def run_tws(task: Task, folder: Path) -> tuple[Result, pa.Table]:
     }
     python = python_of(SPARK)
     result = run_contender("peers.transform_with_state", parameters, folder, label=_label(task), python=python)
-    return result, read_parquet_files(_listed_by_sink(folder / "out"))
+    return result, read_parquet_files(listed_by_spark(folder / "out"))
 
 
 def run_bytewax(task: Task, folder: Path) -> tuple[Result, pa.Table]:
@@ -208,17 +207,6 @@ def short(keys: int) -> str:
 
 def _label(task: Task) -> str:
     return f"{task.name}, {task.input.keys:,} keys"
-
-
-def _listed_by_sink(folder: Path) -> list[Path]:
-    """The files that Spark's file sink has committed: those in its log, not those in the folder."""
-    paths: set[str] = set()
-    for log in sorted((folder / "_spark_metadata").iterdir(), key=lambda path: path.name):
-        if log.name.startswith(".") or log.suffix == ".tmp":
-            continue
-        for line in log.read_text().splitlines()[1:]:
-            paths.add(json.loads(line)["path"].removeprefix("file://"))
-    return [Path(path) for path in sorted(paths)]
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,16 +45,27 @@ class Events:
 
 def events_of(events: int, keys: int, *, files: int = FILES, every: int = 1, seed: int = 1) -> Events:
     """The input with these parameters, made now or before."""
-    folder = DATA / f"events-{_FORMAT}-{events}-{keys}-{files}-{every}-{seed}"
+    what = f"{events:,} events, {keys:,} keys" + (f", every {every}th key of them" if every > 1 else "")
+    folder = made_once(
+        f"events-{_FORMAT}-{events}-{keys}-{files}-{every}-{seed}",
+        what,
+        lambda building: _write(building, events, keys, files, every, seed),
+    )
+    kept = sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+    return Events(folder, kept, keys, every)
+
+
+def made_once(name: str, what: str, write: Callable[[Path], None]) -> Path:
+    """The input folder of this name; `write` fills it if it is not there. It appears whole or not at all."""
+    folder = DATA / name
     if not folder.exists():
-        say(f"making input: {events:,} events, {keys:,} keys" + (f", every {every}th key of them" if every > 1 else ""))
+        say(f"making input: {what}")
         building = folder.with_name(f".{folder.name}.{os.getpid()}")
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(parents=True)
-        _write(building, events, keys, files, every, seed)
+        write(building)
         building.rename(folder)
-    kept = sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
-    return Events(folder, kept, keys, every)
+    return folder
 
 
 def _write(folder: Path, events: int, keys: int, files: int, every: int, seed: int) -> None:

@@ -30,6 +30,7 @@ class Peer:
 BYTEWAX = Peer("bytewax", ("bytewax==0.21.1", "numpy", "pyarrow"))
 # transformWithState in Python needs protobuf, which Penstock does not: the same PySpark, and protobuf beside it.
 SPARK = Peer("spark", ("protobuf>=6.33.5,<7", "pandas>=2.2"), on_top=True)
+FLINK = Peer("flink", ("apache-flink==2.3.*",))
 
 
 def python_of(peer: Peer) -> Path:

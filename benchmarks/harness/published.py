@@ -1,4 +1,4 @@
-"""What Penstock's file sink has published, by its own log: the files, their epochs, and when they became visible."""
+"""What file sinks have published, by their own logs; of Penstock's also the epochs, and when they became visible."""
 
 from __future__ import annotations
 
@@ -45,3 +45,14 @@ def published_json(folder: Path, names: list[str]) -> tuple[pa.Table, list[Publi
                     columns[name].append(record[name])
                 columns["publication"].append(index)
     return pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()}), found
+
+
+def listed_by_spark(folder: Path) -> list[Path]:
+    """The files that Spark's file sink has committed: those in its log, not those in the folder."""
+    paths: set[str] = set()
+    for log in sorted((folder / "_spark_metadata").iterdir(), key=lambda path: path.name):
+        if log.name.startswith(".") or log.suffix == ".tmp":
+            continue
+        for line in log.read_text().splitlines()[1:]:
+            paths.add(json.loads(line)["path"].removeprefix("file://"))
+    return [Path(path) for path in sorted(paths)]

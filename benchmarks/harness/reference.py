@@ -28,24 +28,24 @@ def check_running_sums(keys: np.ndarray, values: np.ndarray, output: pa.Table) -
     out_key, out_count, out_sum = out_key[order], out_count[order], out_sum[order]
     by_key = np.argsort(keys, kind="stable")
     want_key, want_value = keys[by_key], values[by_key]
-    _same("keys", out_key, want_key)
+    check_same("keys", out_key, want_key)
     first = np.r_[True, want_key[1:] != want_key[:-1]] if len(want_key) else np.zeros(0, bool)
     starts = np.flatnonzero(first)
     sizes = np.diff(np.r_[starts, len(want_key)])
-    _same("counts", out_count, np.arange(len(want_key)) - np.repeat(starts, sizes) + 1)
+    check_same("counts", out_count, np.arange(len(want_key)) - np.repeat(starts, sizes) + 1)
     last = np.r_[starts[1:], len(want_key)] - 1
-    _close("last sums", out_sum[last], np.add.reduceat(want_value, starts) if len(starts) else want_value)
+    check_close("last sums", out_sum[last], np.add.reduceat(want_value, starts) if len(starts) else want_value)
     steps = np.where(first, out_sum, out_sum - np.r_[0.0, out_sum[:-1]])
-    _close("values added", steps[np.lexsort((steps, out_key))], want_value[np.lexsort((want_value, want_key))])
+    check_close("values added", steps[np.lexsort((steps, out_key))], want_value[np.lexsort((want_value, want_key))])
 
 
 def check_totals(keys: np.ndarray, values: np.ndarray, output: pa.Table) -> None:
     """Checks final (key, count, sum) records, one for each key."""
     want_key, inverse = np.unique(keys, return_inverse=True)
     output = output.sort_by("key")
-    _same("keys", output["key"].to_numpy(), want_key)
-    _same("counts", output["count"].to_numpy(), np.bincount(inverse, minlength=len(want_key)))
-    _close("sums", output["sum"].to_numpy(), np.bincount(inverse, weights=values, minlength=len(want_key)))
+    check_same("keys", output["key"].to_numpy(), want_key)
+    check_same("counts", output["count"].to_numpy(), np.bincount(inverse, minlength=len(want_key)))
+    check_close("sums", output["sum"].to_numpy(), np.bincount(inverse, weights=values, minlength=len(want_key)))
 
 
 def check_counts(keys: np.ndarray, output: pa.Table) -> None:
@@ -59,8 +59,8 @@ def check_last_counts(keys: np.ndarray, output: pa.Table) -> None:
     """Checks (key, count) updates, of which the highest count of a key is final."""
     last = output.group_by("key").aggregate([("count", "max")]).sort_by("key")
     want_key, want_count = np.unique(keys, return_counts=True)
-    _same("keys", last["key"].to_numpy(), want_key)
-    _same("counts", last["count_max"].to_numpy(), want_count)
+    check_same("keys", last["key"].to_numpy(), want_key)
+    check_same("counts", last["count_max"].to_numpy(), want_count)
 
 
 def read_parquet_files(paths: Sequence[Path]) -> pa.Table:
@@ -86,7 +86,7 @@ def read_csv_files(paths: Sequence[Path]) -> pa.Table:
     return pa.concat_tables(tables) if tables else pa.schema(types).empty_table()
 
 
-def _same(what: str, have: np.ndarray, want: np.ndarray) -> None:
+def check_same(what: str, have: np.ndarray, want: np.ndarray) -> None:
     if len(have) != len(want):
         raise MismatchError(f"{what}: {len(have):,} instead of {len(want):,}")
     wrong = np.flatnonzero(have != want)
@@ -94,7 +94,7 @@ def _same(what: str, have: np.ndarray, want: np.ndarray) -> None:
         raise MismatchError(f"{what}: {len(wrong):,} differ, the first is {have[wrong[0]]} instead of {want[wrong[0]]}")
 
 
-def _close(what: str, have: np.ndarray, want: np.ndarray) -> None:
+def check_close(what: str, have: np.ndarray, want: np.ndarray) -> None:
     wrong = np.flatnonzero(~np.isclose(have, want, rtol=1e-9, atol=1e-7))
     if len(wrong):
         raise MismatchError(f"{what}: {len(wrong):,} differ, the first is {have[wrong[0]]} instead of {want[wrong[0]]}")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from penstock import (
     DataStream,
     OutputTag,
+    SessionWindows,
     SlidingWindows,
     StreamEnvironment,
     TumblingWindows,
@@ -124,7 +125,7 @@ def rounded(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(rounded, value))
     if isinstance(value, float):
-        return int(value) if value.is_integer() else round(value, 6)
+        return int(value) if value.is_integer() and abs(value) < 1e9 else f"{value:.9g}"
     return value
 
 
@@ -146,6 +147,8 @@ values = {
 @st.composite
 def assigners(draw: st.DrawFn) -> WindowAssigner:
     size, slide = draw(st.integers(1, 30)), draw(st.integers(1, 20))
+    if draw(st.booleans()):
+        return SessionWindows(ms(size))
     if draw(st.booleans()):
         return TumblingWindows(ms(size), offset=ms(draw(st.integers(1 - size, size - 1))))
     return SlidingWindows(ms(size), ms(slide), offset=ms(draw(st.integers(1 - slide, slide - 1))))

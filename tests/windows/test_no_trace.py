@@ -123,3 +123,12 @@ def test_windows_beyond_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         harness.watermark(100)
         assert sorted(value for value, _ in harness.take()) == sorted((key, 4) for key in "abcde" for _ in range(8))
         assert written(harness) == 0
+
+
+@pytest.mark.parametrize("name", ["sessions", "sessions, records"])
+def test_a_committed_session_that_grows_leaves_no_timers_behind(name: str) -> None:
+    with WindowHarness(PROGRAMS[name], key=lambda value: value[0]) as harness:
+        for time in (0, 2, 4, 6, 8):
+            harness.send(("a", 1), time)
+            assert harness.event_timers() <= 2, "its end, and the next firing before that"
+        assert harness.state_entries() <= 3

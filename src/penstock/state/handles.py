@@ -280,9 +280,9 @@ def _read_stamped(data: bytes, decode: Callable[[bytes], Any]) -> tuple[Millisec
 
 
 def bind_states(
-    keyed: KeyedState, states: Mapping[str, State], ids: Callable[[str], int], step: str, *, sole: bool = False
+    keyed: KeyedState, states: Mapping[str, State], ids: Callable[[str], int], step: str, *, sole: bool = True
 ) -> dict[str, StateCell]:
-    """The handles for declared states, by name; `ids` gives the id of a state. `sole`: see `KeyedState.sole`."""
+    """The handles for declared states, by name; `ids` gives the id of a state. `sole`: an only one may be a `SoleValueHandle`."""
     alone = sole and len(states) == 1
     handles = {name: _bind(keyed, state, ids(name), f"state {name!r} of step {step!r}", alone) for name, state in states.items()}
     keyed.sole = next((handle for handle in handles.values() if isinstance(handle, SoleValueHandle)), None)

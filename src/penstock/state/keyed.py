@@ -172,7 +172,7 @@ class KeyedState:
         if slot is None:
             if len(self.slots) > SPILL_ABOVE:
                 self._spill()
-            key = UNDECODED if self._namespace else self._key_codec.decode(encoded)
+            key = self._key_codec.decode(encoded) if not self._namespace else UNDECODED
             group = group_of(encoded, self._max_parallelism, self._namespace)
             slot = self.slots[encoded] = Slot(key, encoded, group, self._empty[:])
         self.slot = slot
@@ -207,7 +207,7 @@ class KeyedState:
         self.slots.pop(slot.encoded, None)
 
     def key_of(self, slot: Slot) -> Any:
-        """The key of a slot with a namespace, decoded when it is asked for."""
+        """The key of a slot with a namespace: decoded when somebody asks, for a key may have many."""
         if slot.key is UNDECODED:
             slot.key = self._key_codec.decode(slot.encoded[: len(slot.encoded) - self._namespace])
         return slot.key

@@ -10,6 +10,7 @@ Laws:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,13 +53,10 @@ class WindowOperator(Operator):
         if key_states:
             self.keys = services.keyed_state(step, definition.key_type, self.watermark, timers=KEY_TIMERS)
             self.keys.times = self.windows.times
-
-        def state_id(name: str) -> int:
-            return services.state_id(step, name)
-
-        self.handles: dict[str, Any] = dict(bind_states(self.windows, definition.window_states(), state_id, step))
+        ids = partial(services.state_id, step)
+        self.handles: dict[str, Any] = {**bind_states(self.windows, definition.window_states(), ids, step, sole=False)}
         if self.keys is not None:
-            self.handles.update(bind_states(self.keys, key_states, state_id, step))
+            self.handles.update(bind_states(self.keys, key_states, ids, step, sole=False))
         for name in definition.function_states():
             object.__setattr__(self.body.function, name, self.handles[name])
         self.contents: Accumulated | Buffered = (
@@ -367,8 +365,8 @@ class WindowOperator(Operator):
 
     def _error(self, error: Exception, record: Any) -> Exception:
         slot = self.windows.slot
-        key = f"{self.windows.key_of(slot)!r:.200}" if slot.encoded else "?"
-        return self.user_error(error, self._calling, record, doing=f"key {key}")
+        key = f"key {self.windows.key_of(slot)!r:.200}" if slot.encoded else ""
+        return self.user_error(error, self._calling, record, doing=key)
 
     def _no_timestamp(self, record: Any) -> PlanError:
         return PlanError(

@@ -77,7 +77,7 @@ class KeyedProcessOperator(Operator):
         self.errors = definition.errors
         self.keyed: KeyedState = services.keyed_state(step, definition.key_type, self.watermark)
         states = declared_states(definition.body)
-        handles = bind_states(self.keyed, states, lambda name: services.state_id(step, name), step, sole=True)
+        handles = bind_states(self.keyed, states, lambda name: services.state_id(step, name), step)
         for name, handle in handles.items():
             object.__setattr__(function, name, handle)
         self.ctx: OnTimerContext[Any] = OnTimerContext(self.keyed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.windows.assigners import AlignedWindows
+from penstock.windows.assigners import AlignedWindows, SessionWindows
 from penstock.windows.columnar.measures import MEASURES
 from penstock.windows.declared import Declared
 from penstock.windows.step import WindowStep
@@ -15,11 +15,15 @@ def why_not_columnar(definition: WindowStep) -> str | None:
     if not definition.columnar:
         return "columnar=False"
     if not isinstance(declared, Declared):
-        return "only declared aggregates can be computed over columns"
+        return "only declared aggregates are"
     if definition.body.function is not None:
         return "the process= function sees each window"
-    if not isinstance(spec.assigner, AlignedWindows) or not spec.assigner.event_time:
-        return "only tumbling and sliding windows of event time are the same for all keys"
+    if not spec.assigner.event_time:
+        return "only windows of event time are"
+    if not isinstance(spec.assigner, AlignedWindows) and not (isinstance(spec.assigner, SessionWindows) and spec.assigner.gap_ms):
+        return "only tumbling and sliding windows, and sessions with one gap, are"
+    if isinstance(spec.assigner, SessionWindows) and spec.allowed_lateness_ms:
+        return "sessions that late records may bring back are not"
     if type(spec.trigger) is not EventTimeTrigger or spec.trigger != EventTimeTrigger():
         return "the trigger looks at single records"
     if spec.evictor is not None:

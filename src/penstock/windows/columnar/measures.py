@@ -82,11 +82,11 @@ class Summing(Measure):
 
     def _sums(self, values: Vector, groups: Rows, size: int) -> Vector:
         if values.dtype == FLOAT:
-            return np.bincount(groups, weights=values, minlength=size)
+            return weighted(values, groups, size)
         if values.dtype == INT:
             most = largest(values) * len(values)
             if most < EXACT_IN_FLOAT:
-                return np.bincount(groups, weights=values, minlength=size).astype(INT)
+                return weighted(values, groups, size).astype(INT)
             if most < EXACT_IN_INT:
                 sums = np.zeros(size, dtype=INT)
                 np.add.at(sums, groups, values)
@@ -185,8 +185,8 @@ class Deviating(Measure):
     def partial(self, values: Vector, groups: Rows, size: int) -> Vectors:
         values = values.astype(FLOAT)
         n = np.bincount(groups, minlength=size)
-        mean = np.bincount(groups, weights=values, minlength=size) / np.where(n == 0, 1, n)
-        squares = np.bincount(groups, weights=(values - mean[groups]) ** 2, minlength=size)
+        mean = weighted(values, groups, size) / np.where(n == 0, 1, n)
+        squares = weighted((values - mean[groups]) ** 2, groups, size)
         return [n, mean, squares]
 
     def empty(self, size: int, like: Vectors) -> Vectors:
@@ -206,6 +206,24 @@ class Deviating(Measure):
         n, _, squares = vectors
         none = n < 2
         return np.sqrt(squares / np.where(none, 1, n - 1)), none
+
+
+def reduced(measure: Measure, vectors: Vectors, groups: Rows, size: int) -> Vectors:
+    """Rows by group; `groups` is in order, and all of `range(size)` are there."""
+    if len(groups) == size:
+        return vectors
+    first = np.flatnonzero(np.diff(groups, prepend=-1))
+    rank = np.arange(len(groups)) - first[groups]
+    into = measure.empty(size, vectors)
+    for turn in range(int(rank.max()) + 1):
+        rows = first if turn == 0 else np.flatnonzero(rank == turn)
+        into = measure.merge(into, groups[rows], [vector[rows] for vector in vectors])
+    return into
+
+
+def weighted(values: Vector, groups: Rows, size: int) -> Vector:
+    """Sums by group, as floats. (Of no values numpy would make integers.)"""
+    return np.bincount(groups, weights=values, minlength=size).astype(FLOAT, copy=False)
 
 
 MEASURES: dict[type[Aggregate], Callable[[], Measure]] = {

@@ -14,23 +14,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
-from penstock.records import DICT_ROW, Batch, Columns, Records
+from penstock.records import Columns
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
 from penstock.runtime.services import Services
 from penstock.state.key_groups import groups_of
 from penstock.state.keys import key_codec
 from penstock.windows.aggregates import Aggregate
+from penstock.windows.columnar.chunk_state import ChunkState
 from penstock.windows.columnar.chunks import Chunk, KeyIndex, joined, merged
 from penstock.windows.columnar.grid import grid_of, saturated
 from penstock.windows.columnar.measures import measure_of
 from penstock.windows.columnar.partial import aggregated, from_columns, timestamps, unnamed
-from penstock.windows.columnar.slices import SliceState
-from penstock.windows.columnar.vectors import Rows, column_of, values_of
-from penstock.windows.declared import WINDOW_COLUMNS, Declared
+from penstock.windows.columnar.results import emit_late, results
+from penstock.windows.columnar.vectors import Rows
+from penstock.windows.declared import Declared
 from penstock.windows.step import WindowStep
 
 SLICES = "slices"
@@ -74,15 +74,14 @@ class MergeOperator(Operator):
         self._measures = [measure_of(one) for one in declared.aggregates]
         self._index = KeyIndex(key_codec(definition.window.key_type))
         services.opened(step, None)
-        self._counters = services.contexts[step]
-        self._slices = SliceState(
+        self._slices = ChunkState(
             services.committed,
             state_id=services.state_id(step, SLICES),
             groups=groups_of(services.partition, services.job.parallelism, services.job.max_parallelism),
             next_due=services.committed.partition_state.next_due.get(services.state_id(step, SLICES)),
             max_parallelism=services.job.max_parallelism,
             index=self._index,
-            measures=self._measures,
+            merge=lambda chunks: merged(chunks, self._measures),
             where=f"step {step!r}",
             due=self._due,
         )
@@ -124,7 +123,7 @@ class MergeOperator(Operator):
         late = (last <= over) & (last >= first)
         late |= (last < first) & (times + self._lateness <= watermark)
         if late.any():
-            self._emit_late(batch.batch.take(np.flatnonzero(late)))
+            emit_late(self, self._spec.late, batch.batch.take(np.flatnonzero(late)))
         taken = ~late & (last >= first)
         again = taken & (first - 1 <= watermark)
         if len(at := np.flatnonzero(taken & ~again)):
@@ -166,13 +165,6 @@ class MergeOperator(Operator):
         if results:
             self._emit(joined(results), np.asarray(ends))
 
-    def _emit_late(self, records: Batch) -> None:
-        self._counters.count("late", len(records))
-        if self._spec.late is None:
-            self._counters.count("late_dropped", len(records))
-        else:
-            self.outputs.emit_side(self._spec.late, records)
-
     # --- time --------------------------------------------------------------------------------------------------------------
 
     def advance(self, watermark: Milliseconds) -> None:
@@ -204,30 +196,12 @@ class MergeOperator(Operator):
         following = (window - 1 for window in self._grid.windows(end) if window - 1 > self.watermark)
         return min([*following, self._cleanup(end)])
 
-    # --- results -----------------------------------------------------------------------------------------------------------
-
     def _emit(self, rows: Chunk, ends: Rows) -> None:
-        if not len(rows):
-            return
-        names = [*self._declared.key_names, *WINDOW_COLUMNS, *(one.name for one in self._declared.aggregates)]
-        decoded = self._index.decoded()
-        keys = [decoded[key] for key in rows.keys.tolist()]
-        found = [measure.result(vectors) for measure, vectors in zip(self._measures, rows.vectors, strict=True)]
-        times = ends - 1
-        try:
-            arrays = [pa.array(part) for part in self._key_columns(keys)]
-            arrays += [pa.array(ends - self._grid.size_ms), pa.array(ends)]
-            arrays += [column_of(vector, missing) for vector, missing in found]
-            batch: Batch = Columns(pa.RecordBatch.from_arrays(arrays, names=names), DICT_ROW, times)
-        except (pa.ArrowException, TypeError, OverflowError):  # values of different types in one column
-            columns = [*self._key_columns(keys), (ends - self._grid.size_ms).tolist(), ends.tolist()]
-            columns += [values_of(vector, missing) for vector, missing in found]
-            batch = Records([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)], times)
-        self.outputs.emit(batch)
-
-    def _key_columns(self, keys: list[Any]) -> list[list[Any]]:
-        names = self._declared.key_names
-        return [keys] if len(names) == 1 else [list(part) for part in zip(*keys, strict=True)] if names else []
+        if len(rows):
+            decoded = self._index.decoded()
+            keys = [decoded[key] for key in rows.keys.tolist()]
+            batch = results(self._declared, self._measures, keys, ends - self._grid.size_ms, ends, rows.vectors)
+            self.outputs.emit(batch)
 
 
 def _only(chunk: Chunk, keys: Rows) -> Chunk:

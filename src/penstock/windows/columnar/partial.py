@@ -114,7 +114,7 @@ def aggregated(batch: Batch, codes: Any, ends: Rows, keys: int, aggregates: tupl
         size = len(there)
     vectors = []
     for aggregate in aggregates:
-        values, valid = _values(batch, aggregate, step)
+        values, valid = values_of_field(batch, aggregate, step)
         mine = groups
         if valid is not None:
             values, mine = values[valid], groups[valid]
@@ -150,7 +150,7 @@ def timestamps(batch: Batch, step: str) -> Rows:
     return times
 
 
-def _values(batch: Batch, aggregate: Aggregate, step: str) -> tuple[Vector, Mask | None]:
+def values_of_field(batch: Batch, aggregate: Aggregate, step: str) -> tuple[Vector, Mask | None]:
     field = aggregate.field
     if field is None:
         return np.ones(len(batch), dtype=np.int64), None

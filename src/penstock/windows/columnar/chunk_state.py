@@ -1,11 +1,13 @@
-"""The state of windows over columns: chunks by slice and key group.
+"""The state of windows over columns: chunks by time and key group.
 
-    store key   group(2) · state id(2) · end of slice(8) · level(1)
+    store key   group(2) · state id(2) · time(8) · level(1)
+
+A time is the end of a slice, or for sessions the end of a bucket of time that their ends are in.
 
 Laws:
 - A level holds one chunk. A chunk's level grows with the logarithm of its size; a new chunk that meets another on its level is
   merged with it and moves up: what an epoch writes is a small multiple of what it changed, and a slice has few chunks.
-- Committed chunks are read when time, or a straggler, comes to their slice.
+- Committed chunks are read when time, or a straggler, comes to them.
 """
 
 from __future__ import annotations
@@ -15,8 +17,7 @@ from collections.abc import Callable, Sequence
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
 from penstock.state.keyed import Committed
 from penstock.state.layout import split_timer_key, timer_key
-from penstock.windows.columnar.chunks import Chunk, KeyIndex, by_group, dump_chunk, load_chunk, merged
-from penstock.windows.columnar.measures import Measure
+from penstock.windows.columnar.chunks import Chunk, KeyIndex, by_group, dump_chunk, load_chunk
 
 MERGE_ABOVE = 16
 """So many chunks of a slice in memory are merged."""
@@ -25,8 +26,12 @@ _GROWTH = 2
 """Bits by which the size of chunks grows from level to level."""
 
 
-class SliceState:
-    """Slices of one step in one partition, for one epoch."""
+class ChunkState:
+    """Chunks of one step in one partition, for one epoch.
+
+    `merge` makes one chunk of several. `due` tells of a time's chunks when something is to be done about them next; it is never
+    less for a later time.
+    """
 
     def __init__(
         self,
@@ -37,7 +42,7 @@ class SliceState:
         next_due: Milliseconds | None,
         max_parallelism: int,
         index: KeyIndex,
-        measures: Sequence[Measure],
+        merge: Callable[[Sequence[Chunk]], Chunk],
         where: str,
         due: Callable[[Milliseconds], Milliseconds],
     ) -> None:
@@ -46,7 +51,7 @@ class SliceState:
         self._groups = groups
         self._max_parallelism = max_parallelism
         self._index = index
-        self._measures = measures
+        self._merge = merge
         self._where = where
         self._due = due
         self._new: dict[Milliseconds, list[Chunk]] = {}
@@ -65,7 +70,7 @@ class SliceState:
         chunks = self._new.setdefault(end, [])
         chunks.append(rows)
         if len(chunks) > MERGE_ABOVE:
-            self._new[end] = [merged(chunks, self._measures)]
+            self._new[end] = [self._merge(chunks)]
 
     def ends(self) -> list[Milliseconds]:
         """The slices in memory."""
@@ -101,7 +106,12 @@ class SliceState:
                     self._old.setdefault(end, []).append(load_chunk(data, self._index, self._where))
                     self._stored.setdefault(end, []).append(key)
         self._loaded = until
-        self._next_committed = after if after == MAX_WATERMARK else after - 1
+        self._next_committed = after if after == MAX_WATERMARK else self._due(after)
+
+    def sift(self, keep: Callable[[Chunk], Chunk]) -> None:
+        """Of the rows of this epoch, keep some."""
+        kept = {end: [left for chunk in chunks if len(left := keep(chunk))] for end, chunks in self._new.items()}
+        self._new = {end: chunks for end, chunks in kept.items() if chunks}
 
     def drop(self, ends: Sequence[Milliseconds]) -> None:
         """Forget slices that are in memory."""
@@ -121,7 +131,7 @@ class SliceState:
         """Every changed entry, in order."""
         out: dict[bytes, bytes | None] = dict.fromkeys(self._removed)
         for end, chunks in self._new.items():
-            for group, rows in by_group(merged(chunks, self._measures), self._index, self._max_parallelism).items():
+            for group, rows in by_group(self._merge(chunks), self._index, self._max_parallelism).items():
                 self._put(group, end, rows, out)
         return sorted(out.items())
 
@@ -134,7 +144,7 @@ class SliceState:
             if held is None:
                 break
             out[key] = None
-            rows = merged([load_chunk(held, self._index, self._where), rows], self._measures)
+            rows = self._merge([load_chunk(held, self._index, self._where), rows])
         out[key] = dump_chunk(rows, self._index)
 
     def close(self) -> None:
