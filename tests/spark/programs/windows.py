@@ -4,6 +4,7 @@
                       ├─ tumbling, by record     │
                       ├─ sliding, both ways      ├─→ results
                       ├─ sessions                ├─→ late
+                      ├─ brief sessions, both    │
                       └─ tumbling, `Portions`    ┘
 
 The n-th event happens about 10 ms after the one before. All events of a key are in one source partition, so their order is the
@@ -126,6 +127,7 @@ def program(folder: Path, **settings: Any) -> StreamEnvironment:
     tumbling = keyed.window(TumblingWindows(milliseconds=TUMBLING_MS), **lateness)
     sliding = keyed.window(SlidingWindows(timedelta(milliseconds=SLIDING_MS), timedelta(milliseconds=SLIDE_MS)), **lateness)
     sessions = keyed.window(SessionWindows(timedelta(milliseconds=GAP_MS)), **lateness)
+    brief = keyed.window(SessionWindows(timedelta(milliseconds=GAP_MS)), late=LATE)
     portions = keyed.window(TumblingWindows(milliseconds=TUMBLING_MS), trigger=Portions(), **lateness)
     declared = (count(), aggregates.sum("amount", name="total"))
     windowed: dict[str, DataStream[Any]] = {
@@ -134,6 +136,8 @@ def program(folder: Path, **settings: Any) -> StreamEnvironment:
         "sliding-columns": sliding.aggregate(*declared, name="sliding-columns"),
         "sliding-records": sliding.aggregate(*declared, name="sliding-records", columnar=False),
         "sessions": sessions.aggregate(*declared, name="sessions"),
+        "brief-columns": brief.aggregate(*declared, name="brief-columns"),
+        "brief-records": brief.aggregate(*declared, name="brief-records", columnar=False),
         "portions": portions.process(Numbered(), name="portions"),
     }
     results = [stream.map(Tagged(kind), name=f"{kind}-results") for kind, stream in windowed.items()]
