@@ -1,4 +1,4 @@
-"""Every program in `examples/` is run, and prints what it should. The classic ones also run on Spark."""
+"""Every program in `examples/` is run, and prints what it should. The classic ones and windows also run on Spark."""
 
 from __future__ import annotations
 
@@ -30,11 +30,33 @@ PRINTS = {
     "enrich": "AT   1,998,032.40\nCH   1,799,835.81\nDE   1,981,350.00\n",
     "dead_letters": 'rejected> KeyError in parse: {"sensor": "c"}\n',
     "kill_and_resume": "resumed: 20000 counts, lost 0, repeated 0\n",
+    "window_word_count": " 0 s to  5 s: 3 be\n 0 s to  5 s: 3 to\n 5 s to 10 s: 3 the\n",
+    "room_temperatures": "study    08:00  16.0 on average of 6, 16.0 at most\n"
+    "study    09:00  19.0 on average of 6, 22.0 at most\n"
+    "study    10:00  22.0 on average of 6, 22.0 at most\n",
+    "user_sessions": "too late> Action(user='ann', second=40, what='logout')\n"
+    "ann, report 1: 0 s to 50 s: login, search\n"
+    "ann, report 2: 0 s to 65 s: login, search, buy\n"
+    "ann, report 3: 100 s to 130 s: login\n"
+    "ann, report 4: 300 s to 330 s: login\n"
+    "bob, report 1: 5 s to 35 s: login\n"
+    "bob, report 2: 60 s to 90 s: buy\n"
+    "bob, report 3: 5 s to 90 s: login, search, buy\n",
+    "last_minute": "centre   at  60 s:   6.50 in the last minute\n"
+    "centre   at  80 s:   1.50 in the last minute\n"
+    "centre   at 100 s:   2.00 in the last minute\n",
+    "five_second_counter": "300 events in all, in several windows\n",
+    "slack": "slack of 10 s: 0-5 s: 5, 5-10 s: 4, 10-15 s: 4, 15-20 s: 2, 20-25 s: 1; too late: []\n"
+    "slack of 2 s: 0-5 s: 3, 5-10 s: 2, 10-15 s: 3, 15-20 s: 2, 20-25 s: 1; too late: [4, 9, 3, 8, 13]\n",
+    "million_keys": "00:00: 1,000,000 keys, 1,500,000 events, at most 2 of a key\n"
+    "01:00: 1,000,000 keys, 1,500,000 events, at most 2 of a key\n",
 }
 """A part of what each example prints."""
 
 CLASSIC = ["word_count", "adults", "fire_alarm", "keyed_counter", "even_odd", "two_phase_sink", "spark_feed"]
+WINDOWS = ["window_word_count", "room_temperatures", "user_sessions", "last_minute", "slack"]
 NEEDS_SPARK = {"spark_feed"}
+SLOW = {"million_keys"}
 AS_PROGRAMS = {"demo"}
 """Run only in a process of its own, by `test_the_demonstration`: it kills one of its workers."""
 
@@ -64,14 +86,16 @@ def test_every_example_is_in_the_table() -> None:
     assert listed == PRINTS.keys() | AS_PROGRAMS
 
 
-@pytest.mark.parametrize("name", sorted(PRINTS.keys() - NEEDS_SPARK))
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in sorted(PRINTS.keys() - NEEDS_SPARK)]
+)
 def test_inline(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with overridden(executor="inline", parallelism=2):
         run(name, monkeypatch)
     assert PRINTS[name] in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["word_count", "fire_alarm", "keyed_counter", "enrich"])
+@pytest.mark.parametrize("name", ["word_count", "fire_alarm", "keyed_counter", "enrich", *WINDOWS])
 def test_parallelism_and_the_cut_into_epochs_change_nothing(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,7 +115,7 @@ def session() -> Iterator[Any]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", CLASSIC)
+@pytest.mark.parametrize("name", [*CLASSIC, *WINDOWS])
 def test_on_spark(session: Any, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with overridden(parallelism=2):
         run(name, monkeypatch)

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from penstock import (
+    CountEvictor,
+    CountTrigger,
     FileSink,
     GeneratorSource,
     KeyedContext,
@@ -19,10 +21,17 @@ from penstock import (
     ListState,
     MapState,
     OutputTag,
+    SessionWindows,
+    SlidingWindows,
     StreamEnvironment,
     Ttl,
+    TumblingWindows,
     ValueState,
     Watermarks,
+    aggregates,
+    avg,
+    count,
+    top_n,
 )
 from penstock.plan.explain import explain_data, explain_text, schema_text
 
@@ -71,6 +80,26 @@ def counts() -> StreamEnvironment:
     return env
 
 
+def windows() -> StreamEnvironment:
+    """Two windows that are computed over columns together, and each reason not to."""
+    env = StreamEnvironment("windows", parallelism=2, executor="inline")
+    readings = env.from_source(
+        GeneratorSource(reading, count=10), watermarks=Watermarks.bounded(seconds=5, timestamp="time"), name="readings"
+    )
+    keyed, late = readings.key_by("room"), OutputTag[Reading]("late")
+    minute, minutes = TumblingWindows(minutes=1), SlidingWindows(timedelta(minutes=2), timedelta(seconds=90))
+    mean = avg("celsius")
+    keyed.window(minute, late=late).aggregate(mean, count(), name="columns").print()
+    keyed.window(minutes, allowed_lateness=timedelta(hours=1)).aggregate(mean, name="more-columns").print()
+    keyed.window(minute).aggregate(mean, name="told-not-to", columnar=False).print()
+    keyed.window(minute).aggregate(top_n(3, "celsius"), name="not-over-columns").print()
+    keyed.window(minute).aggregate(warmest=aggregates.max(lambda r: r.celsius), name="by-function").print()
+    keyed.window(SessionWindows(timedelta(seconds=30))).aggregate(mean, name="sessions").print()
+    keyed.window(minute, trigger=CountTrigger(5)).aggregate(mean, name="trigger").print()
+    keyed.window(minute, evictor=CountEvictor(5)).reduce(max, name="evictor").print()
+    return env
+
+
 def settled(text: str) -> str:
     """The same on every machine: paths end at the folder of this file, lines do not matter."""
     text = text.replace(str(Path(__file__).parents[2]), "…")
@@ -90,13 +119,13 @@ def golden(name: str, text: str) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("program", [rooms, counts], ids=["rooms", "counts"])
+@pytest.mark.parametrize("program", [rooms, counts, windows], ids=["rooms", "counts", "windows"])
 def test_as_text(program: Any) -> None:
     env = program()
     golden(f"explain-{program.__name__}.txt", settled(explain_text(env.graph, env.config)))
 
 
-@pytest.mark.parametrize("program", [rooms, counts], ids=["rooms", "counts"])
+@pytest.mark.parametrize("program", [rooms, counts, windows], ids=["rooms", "counts", "windows"])
 def test_as_json(program: Any) -> None:
     env = program()
     golden(f"explain-{program.__name__}.json", settled(json.dumps(explain_data(env.graph, env.config), indent=2)))

@@ -337,7 +337,8 @@ def test_explain_shows_windows() -> None:
         "    trigger event time",
         "    late records update a window for 5000 ms after its end; later ones go to the side output 'late', and are counted",
         "    aggregates avg_t = avg(t); count = count()",
-        "    contents incremental: an accumulator for each window",
+        "    contents a row for each key and slice of time, in chunks by key group",
+        "    path over columns: aggregated before the exchange, by key and slices of 60000 ms",
     ):
         assert line in text.splitlines()
 

@@ -9,6 +9,7 @@ from typing import Any
 from penstock.config import JobConfig
 from penstock.functions import function_location
 from penstock.plan.nodes import Graph, Node
+from penstock.plan.rewrites.columnar_windows import columnar_windows
 from penstock.plan.stages import cut
 from penstock.runtime.exchange import Channel, Exchange
 from penstock.runtime.operators.operator import StateDeclaration
@@ -17,6 +18,7 @@ from penstock.runtime.operators.source import SourceStep
 from penstock.state.codecs import codec_for
 from penstock.state.descriptors import MapState
 from penstock.state.handles import state_codec
+from penstock.windows.columnar.eligible import why_not_columnar
 from penstock.windows.step import WindowStep
 
 VERSION = 1
@@ -30,6 +32,7 @@ def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:
     }
     plan = cut(graph, ids, config.parallelism, config.max_parallelism)
     stage_of = {step.step: stage.index for stage in plan.stages for step in stage.steps}
+    over_columns = _over_columns(graph)
     return {
         "version": VERSION,
         "job": config.name,
@@ -38,7 +41,7 @@ def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:
         "parallelism": config.parallelism,
         "max_parallelism": config.max_parallelism,
         "bounded": is_bounded(graph),
-        "steps": [_step(node, stage_of[node.step]) for node in graph],
+        "steps": [{**_step(node, stage_of[node.step]), **over_columns.get(node.step, {})} for node in graph],
         "stages": [{"stage": stage.index, "steps": [step.step for step in stage.steps]} for stage in plan.stages],
         "exchanges": [_exchange(channel) for stage in plan.stages for channel in stage.channels_out],
         "warnings": [_unnamed(node) for node in graph if keeps_state(node) and not node.named],
@@ -99,10 +102,30 @@ def _step(node: Node, stage: int) -> dict[str, Any]:
             "watermarks": None if definition.watermarks is None else definition.watermarks.describe(),
         }
     if isinstance(definition, WindowStep):
-        step["window"] = definition.describe()
+        step["window"] = {**definition.describe(), "path": f"record by record, not over columns: {why_not_columnar(definition)}"}
     if isinstance(definition, SinkStep):
         step["sink"] = {"what": definition.sink.describe(), "volatile": definition.sink.volatile}
     return step
+
+
+def _over_columns(graph: Graph) -> dict[str, dict[str, Any]]:
+    """What is different about window steps that are computed over columns, by step."""
+    rewritten = columnar_windows(graph).nodes
+    partials = {step: node.inputs[0].step for step, node in rewritten.items() if node is not graph.nodes.get(step, node)}
+    found: dict[str, dict[str, Any]] = {}
+    for step, partial in partials.items():
+        window = graph.nodes[step].definition
+        assert isinstance(window, WindowStep)
+        slices = getattr(rewritten[partial].definition, "slices", None)
+        by = "" if slices is None else f" and slices of {slices.slice_ms} ms"
+        others = [other for other, one in partials.items() if one == partial and other != step]
+        shared = f", together with {', '.join(others)}" if others else ""
+        how = {
+            "contents": "a row for each key" + ("" if slices is None else " and slice of time") + ", in chunks by key group",
+            "path": f"over columns: aggregated before the exchange, by key{by}{shared}",
+        }
+        found[step] = {"window": {**window.describe(), **how}, "states": [], "timers": False}
+    return found
 
 
 def _user_function(function: Any) -> str | None:

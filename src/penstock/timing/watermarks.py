@@ -155,6 +155,7 @@ class Watermarks(Generic[T]):
             kind = "none"
         else:
             kind = "monotonous" if self.slack_ms == 0 else f"bounded {self.slack_ms} ms"
+        kind += "" if self.every_ms is None else f", every {self.every_ms} ms"
         return kind + (f", idle after {self.idle_ms} ms" if self.idle_ms is not None else "")
 
 

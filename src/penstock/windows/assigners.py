@@ -189,7 +189,9 @@ class SessionWindows(WindowAssigner):
         dynamic = callable(gap)
         gap_ms = None if callable(gap) else signed_ms(gap, what="the gap of the sessions")
         if gap_ms is not None and gap_ms <= 0:
-            raise ConfigError(f"sessions with a gap of {gap_ms} ms", hint="the gap must be above zero, for example seconds=30")
+            raise ConfigError(
+                f"sessions with a gap of {gap_ms} ms", hint="the gap must be above zero, for example timedelta(seconds=30)"
+            )
         object.__setattr__(self, "gap_ms", gap_ms)
         object.__setattr__(self, "gap_of", gap if dynamic else None)
         object.__setattr__(self, "time", time)
