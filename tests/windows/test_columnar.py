@@ -191,7 +191,7 @@ def test_the_path_is_the_one_asked_for() -> None:
     for columnar in (True, False):
         env = StreamEnvironment("windows", executor="inline")
         job.results(env, columnar=columnar)
-        made = [type(node.definition) for node in rewrite(env.graph)]
+        made = [type(node.definition).__mro__[1] for node in rewrite(env.graph)]
         assert made.count(PartialStep) == (1 if columnar else 0), "both windows share one partial aggregation"
         assert made.count(MergeStep) == (2 if columnar else 0)
 

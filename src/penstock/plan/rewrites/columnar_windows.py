@@ -16,9 +16,9 @@ from penstock.windows.aggregates import Aggregate
 from penstock.windows.assigners import SessionWindows
 from penstock.windows.columnar.eligible import why_not_columnar
 from penstock.windows.columnar.grid import common_slice, grid_of
-from penstock.windows.columnar.merge import MergeStep
-from penstock.windows.columnar.partial import STRAGGLERS, PartialStep, unnamed
+from penstock.windows.columnar.partial import STRAGGLERS, unnamed
 from penstock.windows.columnar.sessions import SessionMergeStep, SessionPartialStep
+from penstock.windows.columnar.slices import SliceMergeStep, SlicePartialStep
 from penstock.windows.declared import Declared
 from penstock.windows.step import WindowStep
 
@@ -55,7 +55,7 @@ def _partial(shared: Shared, nodes: list[Node], aggregates: tuple[Aggregate, ...
         definition = SessionPartialStep(exchange=exchange, gap_ms=gap, aggregates=aggregates, whole_records=whole)
     else:
         slices = common_slice([grid_of(_window(node).spec) for node in nodes])
-        definition = PartialStep(exchange=exchange, slices=slices, aggregates=aggregates, whole_records=whole)
+        definition = SlicePartialStep(exchange=exchange, slices=slices, aggregates=aggregates, whole_records=whole)
     name = StepId(f"{nodes[0].step}/partial"[:100])
     while name in graph.nodes:
         name = StepId(f"{name[:-1]}+")
@@ -64,7 +64,7 @@ def _partial(shared: Shared, nodes: list[Node], aggregates: tuple[Aggregate, ...
 
 def _merge(node: Node, partial: Node, exchange: Exchange, aggregates: tuple[Aggregate, ...]) -> Node:
     inputs = tuple(Input(step=partial.step, tag=tag, exchange=exchange) for tag in (None, STRAGGLERS))
-    make = MergeStep if _gap(node) is None else SessionMergeStep
+    make = SliceMergeStep if _gap(node) is None else SessionMergeStep
     return replace(node, definition=make(window=_window(node), shared=aggregates), inputs=inputs)
 
 

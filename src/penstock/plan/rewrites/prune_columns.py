@@ -13,10 +13,6 @@ from penstock.plan.nodes import Graph, Node
 from penstock.runtime.operators.source import SourceStep
 from penstock.runtime.operators.stateless import MapBatches
 from penstock.windows.columnar.partial import PartialStep
-from penstock.windows.columnar.sessions import SessionPartialStep
-
-KNOWING = MapBatches | PartialStep | SessionPartialStep
-"""The steps that know their columns."""
 
 
 def prune_columns(graph: Graph) -> Graph:
@@ -41,7 +37,7 @@ def _pruned(node: Node, graph: Graph) -> Node:
         used.add(timestamp)
     consumers = [(other, i) for other in graph for i in other.inputs if i.step == node.step]
     for consumer, edge in consumers:
-        wanted = consumer.definition.columns if isinstance(consumer.definition, KNOWING) else None
+        wanted = consumer.definition.columns if isinstance(consumer.definition, MapBatches | PartialStep) else None
         if wanted is None or edge.exchange is not None:
             return node
         used.update(wanted)

@@ -1,13 +1,12 @@
-"""Before the exchange: a batch becomes one row for each (key, slice).
+"""Before the exchange: a batch becomes a row for each key and slice, or run of a session.
 
-Law: a record whose slice the step's own watermark has passed may be late where it arrives: it is a *straggler*, and travels as it
-is, on a side output. All others cannot be late there, for that watermark is not above this one.
+Law: a record whose slice or session the step's own watermark has passed may be late where it arrives: it is a *straggler*, and
+travels as it is, on a side output. All others cannot be late there, for that watermark is not above this one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +14,14 @@ import pyarrow as pa
 from penstock.errors import PlanError
 from penstock.ids import StepId
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns
-from penstock.runtime.exchange import Exchange, distinct_keys
+from penstock.runtime.exchange import Codes, Exchange, distinct_keys
 from penstock.runtime.fields import record_getter
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.operator import Definition, Operator
 from penstock.runtime.services import Services
 from penstock.state.keys import key_codec
 from penstock.windows.aggregates import Aggregate
-from penstock.windows.columnar.grid import Grid
+from penstock.windows.columnar.chunks import Chunk
 from penstock.windows.columnar.measures import Vectors, measure_of
 from penstock.windows.columnar.vectors import OBJECT, Mask, Rows, Vector, dump_vector, load_vector, vector_of
 
@@ -32,19 +31,14 @@ STRAGGLERS = "stragglers"
 FAR = 1 << 61
 """Times beyond this would overflow."""
 
-END = "end"
-"""The column of slices' ends."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartialStep(Definition):
-    """Aggregates each batch by key and slice."""
+    """Aggregates each batch by key and time. `whole_records`: late records are wanted as they were."""
 
     exchange: Exchange
-    slices: Grid
     aggregates: tuple[Aggregate, ...]
     whole_records: bool = False
-    """Late records are wanted as they were."""
 
     @property
     def kind(self) -> str:
@@ -52,19 +46,23 @@ class PartialStep(Definition):
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        return None if self.whole_records else used_columns(self.exchange, self.aggregates)
+        """The only columns it uses; None if that is not known."""
+        selector = self.exchange.selector
+        if self.whole_records or selector is None or callable(selector):
+            return None
+        fields = [*selector, *(one.field for one in self.aggregates if one.field is not None)]
+        return tuple(dict.fromkeys(str(field) for field in fields)) if all(isinstance(field, str) for field in fields) else None
+
+    def last_moments(self, times: Rows) -> Rows:
+        """When what a record is put into is over."""
+        raise NotImplementedError
+
+    def rows(self, batch: Batch, codes: Codes, times: Rows, keys: int, step: StepId) -> Chunk:
+        """The rows of a batch, with the keys' codes; the first vectors are times."""
+        raise NotImplementedError
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return PartialOperator(step, services, self)
-
-
-def used_columns(exchange: Exchange, aggregates: tuple[Aggregate, ...]) -> tuple[str, ...] | None:
-    """The only columns that a partial aggregation uses; None if that is not known."""
-    selector = exchange.selector
-    if selector is None or callable(selector):
-        return None
-    fields = [*selector, *(one.field for one in aggregates if one.field is not None)]
-    return tuple(dict.fromkeys(str(field) for field in fields)) if all(isinstance(field, str) for field in fields) else None
 
 
 class PartialOperator(Operator):
@@ -76,52 +74,19 @@ class PartialOperator(Operator):
     def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
         self.records_in += len(batch)
         times = timestamps(batch, self.step)
-        ends = self._definition.slices.slice_end(times)
-        behind = ends - 1 <= self.watermark
+        behind = self._definition.last_moments(times) <= self.watermark
         if behind.any():
             self.outputs.emit_side(STRAGGLERS, batch.take(np.flatnonzero(behind)))
             rest = np.flatnonzero(~behind)
-            batch, ends = batch.take(rest), ends[rest]
+            batch, times = batch.take(rest), times[rest]
         if len(batch):
-            self._send(batch, ends)
+            self._send(batch, times)
 
-    def _send(self, batch: Batch, ends: Rows) -> None:
+    def _send(self, batch: Batch, times: Rows) -> None:
         definition = self._definition
         keys, codes = distinct_keys(batch, definition.exchange, self._codec, self.step)
-        rows = aggregated(batch, codes, ends, len(keys), definition.aggregates, self.step)
-        sent = Columns(as_columns(rows.ends, rows.vectors), DICT_ROW)
-        self.outputs.emit(Keyed(sent, keys, rows.codes.astype(np.int32)))  # type: ignore[arg-type]
-
-
-@dataclass(slots=True)
-class Aggregated:
-    """A row for each (key, slice): the key's number, the slice's end, and the vectors of each aggregate."""
-
-    codes: Rows
-    ends: Rows
-    vectors: list[Vectors]
-
-
-def aggregated(batch: Batch, codes: Any, ends: Rows, keys: int, aggregates: tuple[Aggregate, ...], step: str) -> Aggregated:
-    """A batch by (key, slice)."""
-    first = int(ends[0])
-    if (ends == first).all():
-        slices, groups, width = np.asarray([first]), codes.astype(np.int64), 1
-    else:
-        slices, inverse = np.unique(ends, return_inverse=True)
-        width = len(slices)
-        groups = codes.astype(np.int64) * width + inverse
-    size = keys * width
-    there: Rows | None = None
-    if size > 4 * len(batch):
-        there, groups = np.unique(groups, return_inverse=True)
-        size = len(there)
-    vectors = partials(batch, groups, size, aggregates, step)
-    if there is None:
-        there = np.flatnonzero(np.bincount(groups, minlength=size))
-        if len(there) < size:
-            vectors = [[vector[there] for vector in each] for each in vectors]
-    return Aggregated(there // width, slices[there % width], vectors)
+        rows = definition.rows(batch, codes, times, len(keys), self.step)
+        self.outputs.emit(Keyed(Columns(as_columns(rows.vectors), DICT_ROW), keys, rows.keys.astype(np.int32)))  # type: ignore[arg-type]
 
 
 def partials(batch: Batch, groups: Rows, size: int, aggregates: tuple[Aggregate, ...], step: str) -> list[Vectors]:
@@ -178,30 +143,23 @@ def values_of_field(batch: Batch, aggregate: Aggregate, step: str) -> tuple[Vect
     return vector_of(list(map(record_getter(values, field, step), values)))
 
 
-# --- rows as columns -------------------------------------------------------------------------------------------------------
+# --- rows as columns, for the way through the exchange ---------------------------------------------------------------------
 
 
-def as_columns(ends: Rows, vectors: list[Vectors]) -> pa.RecordBatch:
-    """For the way through the exchange."""
-    arrays, names = [pa.array(ends)], [END]
-    for number, vector in enumerate(vector for each in vectors for vector in each):
+def as_columns(vectors: list[Vectors]) -> pa.RecordBatch:
+    arrays = []
+    for vector in (vector for each in vectors for vector in each):
         if vector.dtype == OBJECT:
             arrays.append(pa.array([dump_vector(vector[row : row + 1])[1] for row in range(len(vector))], type=pa.binary()))
         else:
             arrays.append(pa.array(vector))
-        names.append(f"v{number}")
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+    return pa.RecordBatch.from_arrays(arrays, names=[f"v{number}" for number in range(len(arrays))])
 
 
-def from_columns(data: pa.RecordBatch, widths: list[int]) -> tuple[Rows, list[Vectors]]:
-    """The inverse of `as_columns`."""
-    flat = [_vector(column) for column in data.columns[1:]]
-    vectors = []
-    at = 0
-    for width in widths:
-        vectors.append(flat[at : at + width])
-        at += width
-    return data.column(0).to_numpy(), vectors
+def from_columns(data: pa.RecordBatch, widths: list[int]) -> list[Vectors]:
+    """The inverse of `as_columns`; `widths` says how many vectors belong together."""
+    flat = iter([_vector(column) for column in data.columns])
+    return [[next(flat) for _ in range(width)] for width in widths]
 
 
 def _vector(column: pa.Array) -> Vector:

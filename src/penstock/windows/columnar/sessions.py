@@ -13,83 +13,40 @@ Laws:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
-from penstock.records import DICT_ROW, Batch, Columns
-from penstock.runtime.exchange import Exchange, distinct_keys
+from penstock.records import Batch
+from penstock.runtime.exchange import Codes
 from penstock.runtime.frames import Keyed
-from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
+from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import Services
-from penstock.state.key_groups import groups_of
-from penstock.state.keys import key_codec
 from penstock.windows.aggregates import Aggregate
-from penstock.windows.columnar.chunk_state import ChunkState
-from penstock.windows.columnar.chunks import Chunk, KeyIndex, joined
+from penstock.windows.columnar.chunks import Chunk, joined
 from penstock.windows.columnar.grid import saturated
-from penstock.windows.columnar.measures import Vectors, measure_of, reduced
-from penstock.windows.columnar.partial import STRAGGLERS, as_columns, from_columns, partials, timestamps, unnamed, used_columns
-from penstock.windows.columnar.results import emit_late, results
+from penstock.windows.columnar.measures import Vectors, reduced
+from penstock.windows.columnar.merge import MergeOperator, MergeStep
+from penstock.windows.columnar.partial import PartialStep, partials, timestamps
+from penstock.windows.columnar.results import emit_late
 from penstock.windows.columnar.runs import runs_of
 from penstock.windows.columnar.vectors import Rows
-from penstock.windows.declared import Declared
-from penstock.windows.step import WindowStep
-
-SESSIONS = "session runs"
-"""The state of such a step."""
-
-
-# --- before the exchange -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPartialStep(Definition):
+class SessionPartialStep(PartialStep):
     """Aggregates each batch by key and run."""
 
-    exchange: Exchange
     gap_ms: Milliseconds
-    aggregates: tuple[Aggregate, ...]
-    whole_records: bool = False
-    """Late records are wanted as they were."""
 
-    @property
-    def kind(self) -> str:
-        return "session partial aggregation"
+    def last_moments(self, times: Rows) -> Rows:
+        return times + (self.gap_ms - 1)
 
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        return None if self.whole_records else used_columns(self.exchange, self.aggregates)
-
-    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
-        return SessionPartialOperator(step, services, self)
-
-
-class SessionPartialOperator(Operator):
-    def __init__(self, step: StepId, services: Services, definition: SessionPartialStep) -> None:
-        super().__init__(step, services)
-        self._definition = definition
-        self._codec = key_codec(definition.exchange.key_type)
-
-    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
-        self.records_in += len(batch)
-        times = timestamps(batch, self.step)
-        behind = times + (self._definition.gap_ms - 1) <= self.watermark
-        if behind.any():
-            self.outputs.emit_side(STRAGGLERS, batch.take(np.flatnonzero(behind)))
-            rest = np.flatnonzero(~behind)
-            batch, times = batch.take(rest), times[rest]
-        if len(batch):
-            self._send(batch, times)
-
-    def _send(self, batch: Batch, times: Rows) -> None:
-        definition = self._definition
-        keys, codes = distinct_keys(batch, definition.exchange, self._codec, self.step)
-        rows = runs_of_records(batch, codes.astype(np.int64), times, definition.gap_ms, definition.aggregates, self.step)
-        sent = as_columns(rows.vectors[0][1], [[rows.vectors[0][0]], *rows.vectors[1:]])
-        self.outputs.emit(Keyed(Columns(sent, DICT_ROW), keys, rows.keys.astype(np.int32)))  # type: ignore[arg-type]
+    def rows(self, batch: Batch, codes: Codes, times: Rows, keys: int, step: StepId) -> Chunk:
+        return runs_of_records(batch, codes.astype(np.int64), times, self.gap_ms, self.aggregates, step)
 
 
 def runs_of_records(
@@ -110,90 +67,43 @@ def runs_of_records(
     return Chunk(keys[starts], [[times[starts], ends], *partials(batch, runs, len(starts), aggregates, step)])
 
 
-# --- behind the exchange -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionMergeStep(Definition):
-    """Sessions of what `SessionPartialStep` sends. `shared`: the aggregates that it sends; `window`: the step the user wrote."""
+class SessionMergeStep(MergeStep):
+    """Sessions with one gap."""
 
-    window: WindowStep
-    shared: tuple[Aggregate, ...]
-
-    @property
-    def kind(self) -> str:
-        return self.window.kind
-
-    def function(self) -> Any:
-        return self.window.function()
-
-    def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
-        return (StateDeclaration(step=step, name=SESSIONS, state=None, kind=SESSIONS, key_type=self.window.key_type),)
+    state = "session runs"
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return SessionMergeOperator(step, services, inputs, self)
 
 
-class SessionMergeOperator(Operator):
-    """Input 0: rows of runs. Input 1: stragglers."""
+class SessionMergeOperator(MergeOperator):
+    times = 2
 
-    def __init__(self, step: StepId, services: Services, inputs: int, definition: SessionMergeStep) -> None:
-        super().__init__(step, services, inputs)
-        spec, declared = definition.window.spec, definition.window.body.incremental
-        assert isinstance(declared, Declared)
-        assigner: Any = spec.assigner
+    def __init__(self, step: StepId, services: Services, inputs: int, definition: MergeStep) -> None:
+        assigner: Any = definition.window.spec.assigner
         self._gap: Milliseconds = assigner.gap_ms
-        self._late = spec.late
-        self._declared = declared
-        self._mine = [definition.shared.index(unnamed(one)) for one in declared.aggregates]
-        self._widths = [1, *(measure_of(one).width for one in definition.shared)]
-        self._measures = [measure_of(one) for one in declared.aggregates]
-        self._index = KeyIndex(key_codec(definition.window.key_type))
-        services.opened(step, None)
-        state_id = services.state_id(step, SESSIONS)
-        self._state = ChunkState(
-            services.committed,
-            state_id=state_id,
-            groups=groups_of(services.partition, services.job.parallelism, services.job.max_parallelism),
-            next_due=services.committed.partition_state.next_due.get(state_id),
-            max_parallelism=services.job.max_parallelism,
-            index=self._index,
-            merge=joined,
-            what=definition.window.kept(),
-            where=f"step {step!r}",
-            due=self._due,
-        )
-        services.keyed.append(self._state)
+        super().__init__(step, services, inputs, definition)
 
-    def on_input(self, port: int, batch: Keyed) -> None:
-        self.records_in += len(batch)
-        if port == 0:
-            self._take(batch)
-        else:
-            self._take_stragglers(batch)
+    def merge_chunks(self, chunks: Sequence[Chunk]) -> Chunk:
+        return joined(chunks)
 
-    def _take(self, batch: Keyed) -> None:
-        assert isinstance(batch.batch, Columns)
-        ends, (starts, *vectors) = from_columns(batch.batch.data, self._widths)
-        keys = self._index.numbers(batch.keys)[batch.codes]
-        self._add(Chunk(keys, [[starts[0], ends], *(vectors[number] for number in self._mine)]))
-
-    def _add(self, rows: Chunk) -> None:
+    def take(self, rows: Chunk) -> None:
         """Keep rows by the bucket that they end in."""
         buckets = -(-rows.vectors[0][1] // self._gap) * self._gap
         order = np.argsort(buckets, kind="stable")
         there, firsts = np.unique(buckets[order], return_index=True)
         for bucket, mine in zip(there.tolist(), np.split(order, firsts[1:]), strict=True):
-            self._state.add(bucket, rows.take(mine))
+            self.state.add(bucket, rows.take(mine))
 
     # --- time --------------------------------------------------------------------------------------------------------------
 
-    def _due(self, bucket: Milliseconds) -> Milliseconds:
+    def due(self, bucket: Milliseconds) -> Milliseconds:
         """Rows of a bucket end above the one before; what ends by the watermark is dead."""
         return max(bucket - self._gap, self.watermark + 1)
 
     def advance(self, watermark: Milliseconds) -> None:
-        due = self._state.has_due(watermark)
+        due = self.state.has_due(watermark)
         before, self.watermark = self.watermark, watermark
         if not due:
             return
@@ -202,13 +112,13 @@ class SessionMergeOperator(Operator):
             ended = rows.vectors[0][1] <= watermark + 1 if watermark < MAX_WATERMARK else np.ones(len(rows), dtype=bool)
             if ended.any():
                 self._close(rows.take(_of_keys(rows.keys, rows.keys[ended])), watermark)
-        self._state.drop([bucket for bucket in self._state.ends() if bucket - 1 <= watermark])
+        self.state.drop([bucket for bucket in self.state.ends() if bucket - 1 <= watermark])
 
     def _live(self, before: Milliseconds, watermark: Milliseconds) -> Chunk | None:
         """The rows that were live at one watermark, and may belong to sessions that end by another."""
         until = saturated(watermark + 1 + 3 * self._gap)
-        self._state.load(until)
-        chunks = [chunk for bucket in self._state.ends() if bucket <= until for chunk in self._state.chunks(bucket)]
+        self.state.load(until)
+        chunks = [chunk for bucket in self.state.ends() if bucket <= until for chunk in self.state.chunks(bucket)]
         if not chunks:
             return None
         rows = joined(chunks)
@@ -224,41 +134,36 @@ class SessionMergeOperator(Operator):
         run_ends = np.maximum.reduceat(ends, firsts)
         over = run_ends - 1 <= watermark
         complete = over[runs]
-        self._emit(rows.take(np.flatnonzero(complete)), runs[complete])
+        if complete.any():
+            whole = self._by_run(rows.take(np.flatnonzero(complete)), runs[complete])
+            (run_starts, run_stops), *vectors = whole.vectors
+            self.emit(whole.keys, run_starts, run_stops, vectors)
         waits = np.flatnonzero(~complete & (ends - 1 <= watermark))
         if len(waits):
             some = self._by_run(rows.take(waits), runs[waits])
             some.vectors[0][1] = np.minimum(run_ends[np.unique(runs[waits])], watermark + 1 + 2 * self._gap)
-            self._add(some)
+            self.take(some)
 
     def _by_run(self, rows: Chunk, runs: Rows) -> Chunk:
         """One row for each run; rows are in order of runs and starts."""
         _, firsts, numbers = np.unique(runs, return_index=True, return_inverse=True)
         starts, ends = rows.vectors[0]
         vectors: list[Vectors] = [[starts[firsts], np.maximum.reduceat(ends, firsts)]]
-        for measure, held in zip(self._measures, rows.vectors[1:], strict=True):
+        for measure, held in zip(self.measures, rows.vectors[1:], strict=True):
             vectors.append(reduced(measure, held, numbers, len(firsts)))
         return Chunk(rows.keys[firsts], vectors)
-
-    def _emit(self, rows: Chunk, runs: Rows) -> None:
-        if len(rows):
-            whole = self._by_run(rows, runs)
-            decoded = self._index.decoded()
-            keys = [decoded[key] for key in whole.keys.tolist()]
-            (starts, ends), *vectors = whole.vectors
-            self.outputs.emit(results(self._declared, self._measures, keys, starts, ends, vectors))
 
     def finish(self) -> None:
         """Rows that died in this epoch are not written."""
         watermark = self.watermark
-        self._state.sift(lambda chunk: chunk.take(np.flatnonzero(chunk.vectors[0][1] - 1 > watermark)))
+        self.state.sift(lambda chunk: chunk.take(np.flatnonzero(chunk.vectors[0][1] - 1 > watermark)))
 
     # --- stragglers --------------------------------------------------------------------------------------------------------
 
-    def _take_stragglers(self, batch: Keyed) -> None:
+    def take_stragglers(self, batch: Keyed) -> None:
         """One after another: each either continues a live session of its key, or makes one, or is late."""
         times, watermark, gap = timestamps(batch.batch, self.step), self.watermark, self._gap
-        keys = self._index.numbers(batch.keys)[batch.codes]
+        keys = self.index.numbers(batch.keys)[batch.codes]
         sessions = self._sessions(np.unique(keys))
         late: list[int] = []
         taken: list[int] = []
@@ -276,10 +181,10 @@ class SessionMergeOperator(Operator):
             ends.append(end if end - 1 > watermark else min(whole[1], watermark + 1 + 2 * gap))
         if taken:
             rows = np.asarray(taken)
-            alone = partials(batch.batch.take(rows), np.arange(len(rows)), len(rows), self._declared.aggregates, self.step)
-            self._add(Chunk(keys[rows], [[times[rows], np.asarray(ends)], *alone]))
+            alone = partials(batch.batch.take(rows), np.arange(len(rows)), len(rows), self.declared.aggregates, self.step)
+            self.take(Chunk(keys[rows], [[times[rows], np.asarray(ends)], *alone]))
         if late:
-            emit_late(self, self._late, batch.batch.take(np.asarray(late)))
+            emit_late(self, self.spec.late, batch.batch.take(np.asarray(late)))
 
     def _sessions(self, keys: Rows) -> dict[int, list[list[Milliseconds]]]:
         """The live sessions, as [start, end], of some keys."""
