@@ -128,6 +128,13 @@ class DataStream(Generic[T]):
         self._no_exchange("key_by")
         return KeyedStream(self._env, self._step, self._tag, exchange)
 
+    def window(self, *arguments: Any, **options: Any) -> Any:
+        """Windows are of keyed streams."""
+        raise PlanError(
+            "window needs a keyed stream",
+            hint='bring the records together first: key_by("room").window(...); or use window_all(...)',
+        )
+
     def window_all(
         self,
         assigner: WindowAssigner,

@@ -90,6 +90,11 @@ class WindowedStream(Generic[K, T]):
                 raise PlanError(
                     f"aggregate({aggregates[0].__name__}): this is a class", hint=f"give an instance: {aggregates[0].__name__}()"
                 )
+            if not all(callable(getattr(aggregates[0], name, None)) for name in ("create_accumulator", "add", "result")):
+                raise PlanError(
+                    f"aggregate({aggregates[0]!r}): this is neither an AggregateFunction nor a declared aggregate",
+                    hint='for example aggregate(agg.max("price")), with `from penstock import aggregates as agg`',
+                )
             incremental = Aggregating(aggregates[0])
         else:
             incremental = Declared(_declared(aggregates, columns), self._key_names)

@@ -25,7 +25,7 @@ from penstock.state.timers import Timer
 from penstock.windows.assigners import AlignedWindows
 from penstock.windows.contents import Accumulated
 from penstock.windows.operator import WindowOperator
-from penstock.windows.step import WindowStep
+from penstock.windows.step import WindowStep, no_timestamp
 from penstock.windows.triggers import EventTimeTrigger, ProcessingTimeTrigger
 from penstock.windows.window import TimeWindow, decode_window, encode_window
 
@@ -83,7 +83,7 @@ class AlignedOperator(WindowOperator):
         stamps = batch.batch.timestamps
         if stamps is None or (len(stamps) and int(stamps.min()) == NO_TIMESTAMP):
             row = 0 if stamps is None else int(stamps.argmin())
-            raise self._no_timestamp(batch.batch.values()[row])
+            raise no_timestamp(self.step, batch.batch.values()[row])
         return stamps
 
     def _taken(self, batch: Keyed, moments: Ints) -> tuple[Ints, Ints]:

@@ -183,11 +183,22 @@ class SessionWindows(WindowAssigner):
     time: TimeDomain
     merging = True
 
-    def __init__(self, gap: Duration | Callable[[Any], timedelta | int], *, time: TimeDomain = "event") -> None:
+    def __init__(
+        self,
+        gap: Duration | Callable[[Any], timedelta | int] | None = None,
+        *,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        milliseconds: float = 0,
+        time: TimeDomain = "event",
+    ) -> None:
         if time not in ("event", "processing"):
             raise ConfigError(f"time={time!r}", hint='choose "event" or "processing"')
+        units = {"days": days, "hours": hours, "minutes": minutes, "seconds": seconds, "milliseconds": milliseconds}
         dynamic = callable(gap)
-        gap_ms = None if callable(gap) else signed_ms(gap, what="the gap of the sessions")
+        gap_ms = None if callable(gap) else total_ms(gap, **units, what="the gap of the sessions")
         if gap_ms is not None and gap_ms <= 0:
             raise ConfigError(
                 f"sessions with a gap of {gap_ms} ms", hint="the gap must be above zero, for example timedelta(seconds=30)"

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from penstock.contexts import Timers
-from penstock.errors import PlanError
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.records import NO_TIMESTAMP, Records
 from penstock.runtime.frames import Keyed
@@ -30,7 +29,7 @@ from penstock.windows.assigners import TumblingWindows
 from penstock.windows.contents import Accumulated, Buffered
 from penstock.windows.functions import WindowContext, WindowFunction
 from penstock.windows.merging import InFlight, Merge
-from penstock.windows.step import CONTENTS, KEY_TIMERS, SESSIONS, STAGGER, WindowStep
+from penstock.windows.step import CONTENTS, KEY_TIMERS, SESSIONS, STAGGER, WindowStep, no_timestamp
 from penstock.windows.trigger_logic import TriggerLogic
 from penstock.windows.triggers import CONTINUE, FIRE, FIRE_AND_PURGE, PURGE, TriggerResult
 from penstock.windows.window import WINDOW_SIZE, TimeWindow, decode_window, encode_window
@@ -104,7 +103,7 @@ class WindowOperator(Operator):
         spec, windows = self.spec, self.windows
         timestamp = None if time == NO_TIMESTAMP else time
         if timestamp is None and self.event_time:
-            raise self._no_timestamp(record)
+            raise no_timestamp(self.step, record)
         windows.times.record_time = timestamp
         self._calling = spec.assigner
         taken = False
@@ -367,13 +366,6 @@ class WindowOperator(Operator):
         slot = self.windows.slot
         key = f"key {self.windows.key_of(slot)!r:.200}" if slot.encoded else ""
         return self.user_error(error, self._calling, record, doing=key)
-
-    def _no_timestamp(self, record: Any) -> PlanError:
-        return PlanError(
-            f"step {self.step!r}: a record without a timestamp came to event-time windows",
-            detail=f"record: {record!r:.300}\nwindows: {self.spec.assigner.describe()}",
-            hint='give the source watermarks=Watermarks.bounded(seconds=5, timestamp=...), or the windows time="processing"',
-        )
 
 
 def window_operator(step: StepId, services: Services, definition: WindowStep) -> Operator:

@@ -150,6 +150,15 @@ class WindowStep(Definition):
         return ListState(None if kept is None or self.body.incremental is not None else tuple[kept, int | None])  # type: ignore[valid-type]
 
 
+def no_timestamp(step: str, record: Any) -> PlanError:
+    """The error for a record that no event-time window can take."""
+    return PlanError(
+        f"step {step!r}: a record without a timestamp came to event-time windows",
+        detail=f"record: {record!r:.300}",
+        hint='give the source watermarks=Watermarks.bounded(seconds=5, timestamp=...), or the windows time="processing"',
+    )
+
+
 def trigger_states(trigger: Trigger, path: str = "trigger") -> dict[str, State]:
     """The states of a trigger and of the triggers in it, by name."""
     found: dict[str, State] = {f"{path}.{name}": state for name, state in declared_states(trigger).items()}

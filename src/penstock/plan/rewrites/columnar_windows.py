@@ -7,6 +7,7 @@ their gap.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from penstock.ids import Milliseconds, StepId
 from penstock.plan.nodes import Graph, Input, Node
@@ -49,13 +50,18 @@ def columnar_windows(graph: Graph) -> Graph:
 
 def _partial(shared: Shared, nodes: list[Node], aggregates: tuple[Aggregate, ...], graph: Graph) -> Node:
     step, tag, exchange, gap = shared
-    whole = any(_window(node).spec.late is not None for node in nodes)
+    common: dict[str, Any] = {
+        "window": nodes[0].step,
+        "exchange": exchange,
+        "aggregates": aggregates,
+        "whole_records": any(_window(node).spec.late is not None for node in nodes),
+    }
     definition: Definition
     if gap is not None:
-        definition = SessionPartialStep(exchange=exchange, gap_ms=gap, aggregates=aggregates, whole_records=whole)
+        definition = SessionPartialStep(**common, gap_ms=gap)
     else:
         slices = common_slice([grid_of(_window(node).spec) for node in nodes])
-        definition = SlicePartialStep(exchange=exchange, slices=slices, aggregates=aggregates, whole_records=whole)
+        definition = SlicePartialStep(**common, slices=slices)
     name = StepId(f"{nodes[0].step}/partial"[:100])
     while name in graph.nodes:
         name = StepId(f"{name[:-1]}+")

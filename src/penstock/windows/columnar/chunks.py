@@ -28,27 +28,26 @@ class KeyIndex:
     def __init__(self, codec: KeyCodec) -> None:
         self._codec = codec
         self._numbers: dict[bytes, int] = {}
-        self._encoded: list[bytes] = []
+        self.encoded: list[bytes] = []
+        """All keys, as bytes."""
         self._decoded: list[Any] = []
 
     def numbers(self, keys: Sequence[bytes]) -> Rows:
-        index = self._numbers
-        return np.fromiter((index.setdefault(key, len(index)) for key in keys), dtype=np.int64, count=len(keys))
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def encoded(self) -> list[bytes]:
-        """All keys, as bytes."""
-        if len(self._encoded) < len(self._numbers):
-            self._encoded = list(self._numbers)
-        return self._encoded
+        index, listed = self._numbers, self.encoded
+        found = []
+        for key in keys:
+            number = index.get(key)
+            if number is None:
+                number = index[key] = len(listed)
+                listed.append(key)
+            found.append(number)
+        return np.asarray(found, dtype=np.int64)
 
     def decoded(self) -> list[Any]:
         """All keys, as the user knows them."""
-        known, decode = self._decoded, self._codec.decode
-        if len(known) < len(self._numbers):
-            known += [decode(key) for key in self.encoded()[len(known) :]]
+        known = self._decoded
+        if len(known) < len(self.encoded):
+            known += map(self._codec.decode, self.encoded[len(known) :])
         return known
 
 
@@ -104,7 +103,7 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
 
 def by_group(chunk: Chunk, index: KeyIndex, max_parallelism: int) -> dict[int, Chunk]:
     """The chunk, cut by key group."""
-    encoded = index.encoded()
+    encoded = index.encoded
     keys = chunk.keys.tolist()
     groups = np.fromiter((group_of(encoded[key], max_parallelism) for key in keys), dtype=np.int64, count=len(keys))
     order = np.argsort(groups, kind="stable")
@@ -128,7 +127,7 @@ _stored = msgspec.msgpack.Decoder(_Stored)
 
 def dump_chunk(chunk: Chunk, index: KeyIndex, what: str) -> bytes:
     """`what` says of what windows and aggregates the rows are."""
-    encoded = index.encoded()
+    encoded = index.encoded
     vectors = [[dump_vector(vector) for vector in vectors] for vectors in chunk.vectors]
     return msgspec.msgpack.encode(_Stored(_VERSION, what, [encoded[key] for key in chunk.keys.tolist()], vectors))
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import PlanError
+from penstock.errors import PlanError, UserCodeError
 from penstock.ids import StepId
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns
-from penstock.runtime.exchange import Codes, Exchange, distinct_keys
+from penstock.runtime.exchange import Exchange, distinct_keys
 from penstock.runtime.fields import record_getter
-from penstock.runtime.frames import Keyed
+from penstock.runtime.frames import Codes, Keyed
 from penstock.runtime.operators.operator import Definition, Operator
 from penstock.runtime.services import Services
 from penstock.state.keys import key_codec
@@ -24,6 +24,7 @@ from penstock.windows.aggregates import Aggregate
 from penstock.windows.columnar.chunks import Chunk
 from penstock.windows.columnar.measures import Vectors, measure_of
 from penstock.windows.columnar.vectors import OBJECT, Mask, Rows, Vector, dump_vector, load_vector, vector_of
+from penstock.windows.step import no_timestamp
 
 STRAGGLERS = "stragglers"
 """The side output of records that may be late."""
@@ -34,8 +35,9 @@ FAR = 1 << 61
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartialStep(Definition):
-    """Aggregates each batch by key and time. `whole_records`: late records are wanted as they were."""
+    """Aggregates each batch by key and time, for `window` (and others). `whole_records`: late records are wanted as they were."""
 
+    window: StepId
     exchange: Exchange
     aggregates: tuple[Aggregate, ...]
     whole_records: bool = False
@@ -73,7 +75,7 @@ class PartialOperator(Operator):
 
     def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
         self.records_in += len(batch)
-        times = timestamps(batch, self.step)
+        times = timestamps(batch, self._definition.window)
         behind = self._definition.last_moments(times) <= self.watermark
         if behind.any():
             self.outputs.emit_side(STRAGGLERS, batch.take(np.flatnonzero(behind)))
@@ -84,8 +86,8 @@ class PartialOperator(Operator):
 
     def _send(self, batch: Batch, times: Rows) -> None:
         definition = self._definition
-        keys, codes = distinct_keys(batch, definition.exchange, self._codec, self.step)
-        rows = definition.rows(batch, codes, times, len(keys), self.step)
+        keys, codes = distinct_keys(batch, definition.exchange, self._codec, definition.window)
+        rows = definition.rows(batch, codes, times, len(keys), definition.window)
         self.outputs.emit(Keyed(Columns(as_columns(rows.vectors), DICT_ROW), keys, rows.keys.astype(np.int32)))  # type: ignore[arg-type]
 
 
@@ -97,8 +99,19 @@ def partials(batch: Batch, groups: Rows, size: int, aggregates: tuple[Aggregate,
         mine = groups
         if valid is not None:
             values, mine = values[valid], groups[valid]
-        out.append(measure_of(aggregate).partial(values, mine, size))
+        try:
+            out.append(measure_of(aggregate).partial(values, mine, size))
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise cannot_be_computed(aggregate, step, error) from error
     return out
+
+
+def cannot_be_computed(aggregate: Aggregate, step: str, error: Exception) -> UserCodeError:
+    return UserCodeError(
+        f"step {step!r}: {aggregate.describe()} cannot be computed: {type(error).__name__}: {error}",
+        hint="are the values of this field of one kind, and numbers where there is arithmetic? With columnar=False the message "
+        "names the record",
+    )
 
 
 def unnamed(aggregate: Aggregate) -> Aggregate:
@@ -111,11 +124,7 @@ def timestamps(batch: Batch, step: str) -> Rows:
     times = batch.timestamps
     if times is None or (times == NO_TIMESTAMP).any():
         row = 0 if times is None else int(np.flatnonzero(times == NO_TIMESTAMP)[0])
-        raise PlanError(
-            f"step {step!r}: a record without a timestamp cannot be put into an event-time window",
-            detail=f"record: {batch.values()[row]!r:.500}",
-            hint='give the source watermarks=Watermarks.bounded(seconds=5, timestamp="..."), or use windows of processing time',
-        )
+        raise no_timestamp(step, batch.values()[row])
     if int(times.max()) > FAR or int(times.min()) < -FAR:
         raise PlanError(
             f"step {step!r}: a timestamp is millions of years away",

@@ -21,8 +21,7 @@ import numpy as np
 
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.records import Batch
-from penstock.runtime.exchange import Codes
-from penstock.runtime.frames import Keyed
+from penstock.runtime.frames import Codes, Keyed
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import Services
 from penstock.windows.aggregates import Aggregate

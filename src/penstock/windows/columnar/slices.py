@@ -15,8 +15,7 @@ import numpy as np
 
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
 from penstock.records import Batch
-from penstock.runtime.exchange import Codes
-from penstock.runtime.frames import Keyed
+from penstock.runtime.frames import Codes, Keyed
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import Services
 from penstock.windows.aggregates import Aggregate
@@ -104,11 +103,10 @@ class SliceMergeOperator(MergeOperator):
         times = timestamps(batch.batch, self.step)
         grid, watermark = self._grid, self.watermark
         first, last = grid.first_window(times), grid.last_window(times)
-        over = (
-            min(watermark - self.spec.allowed_lateness_ms, MAX_WATERMARK - 1) + 1 if watermark > MIN_WATERMARK else MIN_WATERMARK
-        )
+        lateness = self.spec.allowed_lateness_ms
+        over = min(watermark - lateness, MAX_WATERMARK - 1) + 1 if watermark > MIN_WATERMARK else MIN_WATERMARK
         late = (last <= over) & (last >= first)
-        late |= (last < first) & (times + self.spec.allowed_lateness_ms <= watermark)
+        late |= (last < first) & (times + lateness <= watermark)
         if late.any():
             emit_late(self, self.spec.late, batch.batch.take(np.flatnonzero(late)))
         taken = ~late & (last >= first)
