@@ -120,7 +120,7 @@ class AlignedOperator(WindowOperator):
         slots = self._enter(batch.keys, codes.tolist(), at.tolist(), windows)
         cells = [slot.cells for slot in slots]
         values = batch.batch.values()
-        records = values if len(rows) == len(values) else [values[row] for row in rows.tolist()]
+        records = values if np.array_equal(rows, np.arange(len(values))) else [values[row] for row in rows.tolist()]
         past = self.watermark if self.event_time else MIN_WATERMARK
         cell, add = self.contents.handle.cell, self.contents.incremental.add
         record, held = None, cells[0]

@@ -30,6 +30,7 @@ from penstock.windows.columnar.vectors import (
     folded,
     full,
     largest,
+    objects,
 )
 
 Vectors = list[Vector]
@@ -120,7 +121,9 @@ class Averaging(Summing):
         n, sums = vectors
         none = n == 0
         if sums.dtype == OBJECT:
-            return combined(operator.truediv, sums, as_objects(n)), none
+            return objects(
+                [total / number if number else None for total, number in zip(sums.tolist(), n.tolist(), strict=True)]
+            ), none
         return sums / np.where(none, 1, n), none
 
 
