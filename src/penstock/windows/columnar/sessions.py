@@ -122,7 +122,7 @@ class SessionMergeOperator(MergeOperator):
             return None
         rows = joined(chunks)
         alive = rows.vectors[0][1] - 1 > before
-        return rows if alive.all() else rows.take(np.flatnonzero(alive))
+        return rows if alive.all() else rows.take(np.flatnonzero(alive)) if alive.any() else None
 
     def _close(self, rows: Chunk, watermark: Milliseconds) -> None:
         """Emit the sessions that have ended; of others, let what has ended wait for the rest."""
