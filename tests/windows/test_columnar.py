@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import (
     DataStream,
+    FileSink,
+    FileSource,
     OutputTag,
     PenstockError,
     RestartPolicy,
@@ -30,9 +35,11 @@ from penstock import (
     stddev,
 )
 from penstock import aggregates as agg
+from penstock.connectors.files.published import read_rows
 from penstock.errors import PlanError, UserCodeError
 from penstock.plan.rewrites import rewrite
-from penstock.testing import run_inline
+from penstock.runtime.operators.source import SourceStep
+from penstock.testing import execute_inline, run_inline
 from penstock.windows.aggregates import Aggregate
 from penstock.windows.columnar.merge import MergeStep
 from penstock.windows.columnar.partial import PartialStep
@@ -266,3 +273,17 @@ def test_what_is_no_aggregate_is_refused() -> None:
         stream.key_by(lambda n: n).window(TumblingWindows(1)).aggregate(max)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="window needs a keyed stream"):
         stream.window(TumblingWindows(1))
+
+
+def test_windows_of_all_records_make_no_python_objects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"t": range(1000), "v": [1.5] * 1000, "unused": ["x"] * 1000}), tmp_path / "in.parquet")
+    monkeypatch.setattr("penstock.records.RowType.records", lambda *_: pytest.fail("a batch became records"))
+    env = StreamEnvironment("all")
+    stream = env.from_source(FileSource(f"{tmp_path}/in.parquet"), watermarks=Watermarks.monotonous(timestamp="t"), name="in")
+    totals = stream.window_all(TumblingWindows(ms(1000))).aggregate(n=count(), total=agg.sum("v"))
+    totals.sink_to(FileSink(f"{tmp_path}/out", format="parquet"))
+    execute_inline(env)
+    source = next(node.definition for node in rewrite(env.graph) if isinstance(node.definition, SourceStep))
+    assert list(source.source.columns) == ["t", "v"], "nothing else is read"
+    monkeypatch.undo()
+    assert list(read_rows(f"{tmp_path}/out")) == [{"window_start": 0, "window_end": 1000, "n": 1000, "total": 1500.0}]

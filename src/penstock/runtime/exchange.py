@@ -169,6 +169,8 @@ class ChannelWriter:
 def distinct_keys(batch: Batch, exchange: Exchange, codec: KeyCodec, step: str) -> tuple[list[bytes], Codes]:
     """The encoded distinct keys of a batch, and for each row the index of its key."""
     selector = exchange.selector
+    if selector is no_key:
+        return [codec.encode(None)], np.zeros(len(batch), dtype=np.int32)
     if not callable(selector) and isinstance(batch, Columns):
         assert selector is not None
         return _column_keys(batch, selector, codec, step)

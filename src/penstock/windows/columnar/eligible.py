@@ -22,6 +22,8 @@ def why_not_columnar(definition: WindowStep) -> str | None:
         return "only windows of event time are"
     if not isinstance(spec.assigner, AlignedWindows) and not (isinstance(spec.assigner, SessionWindows) and spec.assigner.gap_ms):
         return "only tumbling and sliding windows, and sessions with one gap, are"
+    if isinstance(spec.assigner, AlignedWindows) and spec.assigner.size_ms < spec.assigner.slide_ms:
+        return "windows with gaps between them are not: a record may be in none"
     if isinstance(spec.assigner, AlignedWindows) and spec.assigner.stagger != "aligned":
         return "staggered windows are not: each key has its own"
     if isinstance(spec.assigner, SessionWindows) and spec.allowed_lateness_ms:

@@ -25,7 +25,7 @@ T = TypeVar("T", int, Times)
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Windows of one size, a new one every `slide`."""
+    """Windows of one size, a new one every `slide`, which is not more: every time is in some window."""
 
     size_ms: Milliseconds
     slide_ms: Milliseconds
@@ -44,7 +44,7 @@ class Grid:
         return time + (self.offset_ms + self.size_ms - 1 - time) % self.slide_ms + 1
 
     def last_window(self, time: T) -> T:
-        """The end of the last window that a time is in; before `first_window` if it is in none."""
+        """The end of the last window that a time is in."""
         return time - (time - self.offset_ms) % self.slide_ms + self.size_ms
 
     def windows(self, slice_end: Milliseconds) -> range:

@@ -7,6 +7,8 @@ travels as it is, on a side output. All others cannot be late there, for that wa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,7 @@ import pyarrow as pa
 from penstock.errors import PlanError, UserCodeError
 from penstock.ids import StepId
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns
-from penstock.runtime.exchange import Exchange, distinct_keys
+from penstock.runtime.exchange import Exchange, distinct_keys, no_key
 from penstock.runtime.fields import record_getter
 from penstock.runtime.frames import Codes, Keyed
 from penstock.runtime.operators.operator import Definition, Operator
@@ -41,6 +43,8 @@ class PartialStep(Definition):
     exchange: Exchange
     aggregates: tuple[Aggregate, ...]
     whole_records: bool = False
+    ordered: ClassVar[bool] = False
+    """Whether it matters for a straggler which other records came before it."""
 
     @property
     def kind(self) -> str:
@@ -50,6 +54,8 @@ class PartialStep(Definition):
     def columns(self) -> tuple[str, ...] | None:
         """The only columns it uses; None if that is not known."""
         selector = self.exchange.selector
+        if selector is no_key:
+            selector = ()
         if self.whole_records or selector is None or callable(selector):
             return None
         fields = [*selector, *(one.field for one in self.aggregates if one.field is not None)]
@@ -77,11 +83,21 @@ class PartialOperator(Operator):
         self.records_in += len(batch)
         times = timestamps(batch, self._definition.window)
         behind = self._definition.last_moments(times) <= self.watermark
-        if behind.any():
-            self.outputs.emit_side(STRAGGLERS, batch.take(np.flatnonzero(behind)))
-            rest = np.flatnonzero(~behind)
-            batch, times = batch.take(rest), times[rest]
-        if len(batch):
+        if not behind.any():
+            self._send(batch, times)
+        elif self._definition.ordered:
+            bounds = [0, *(np.flatnonzero(np.diff(behind)) + 1).tolist(), len(batch)]
+            for start, stop in pairwise(bounds):
+                self._send_or_pass_on(batch.slice(start, stop), times[start:stop], bool(behind[start]))
+        else:
+            for late in (True, False):
+                rows = np.flatnonzero(behind == late)
+                self._send_or_pass_on(batch.take(rows), times[rows], late)
+
+    def _send_or_pass_on(self, batch: Batch, times: Rows, stragglers: bool) -> None:
+        if stragglers:
+            self.outputs.emit_side(STRAGGLERS, batch)
+        elif len(batch):
             self._send(batch, times)
 
     def _send(self, batch: Batch, times: Rows) -> None:

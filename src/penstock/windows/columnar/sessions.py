@@ -37,9 +37,10 @@ from penstock.windows.columnar.vectors import Rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPartialStep(PartialStep):
-    """Aggregates each batch by key and run."""
+    """Aggregates each batch by key and run. A straggler may continue a session that a record before it began."""
 
     gap_ms: Milliseconds
+    ordered = True
 
     def last_moments(self, times: Rows) -> Rows:
         return times + (self.gap_ms - 1)

@@ -105,13 +105,11 @@ class SliceMergeOperator(MergeOperator):
         first, last = grid.first_window(times), grid.last_window(times)
         lateness = self.spec.allowed_lateness_ms
         over = min(watermark - lateness, MAX_WATERMARK - 1) + 1 if watermark > MIN_WATERMARK else MIN_WATERMARK
-        late = (last <= over) & (last >= first)
-        late |= (last < first) & (times + lateness <= watermark)
+        late = last <= over
         if late.any():
             emit_late(self, self.spec.late, batch.batch.take(np.flatnonzero(late)))
-        taken = ~late & (last >= first)
-        again = taken & (first - 1 <= watermark)
-        if len(at := np.flatnonzero(taken & ~again)):
+        again = ~late & (first - 1 <= watermark)
+        if len(at := np.flatnonzero(~late & ~again)):
             self._add_records(batch, at)
         if len(at := np.flatnonzero(again)):
             self._update(batch, at, over)
@@ -173,8 +171,7 @@ class SliceMergeOperator(MergeOperator):
 
     def _cleanup(self, end: Milliseconds) -> Milliseconds:
         """When the last window of a slice is over."""
-        windows = self._grid.windows(end)
-        return saturated(windows[-1] - 1 + self.spec.allowed_lateness_ms) if windows else end - 1
+        return saturated(self._grid.last_window(end - 1) - 1 + self.spec.allowed_lateness_ms)
 
     def due(self, end: Milliseconds) -> Milliseconds:
         """When something is to be done about a slice next."""
