@@ -169,9 +169,28 @@ def timestamps_of(values: Sequence[int] | pa.Array | npt.NDArray[np.int64]) -> T
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if isinstance(values, pa.Array):
-        if pa.types.is_timestamp(values.type):
-            values = values.cast(pa.timestamp("ms", tz=values.type.tz)).cast(pa.int64())
-        if values.null_count:
-            values = values.fill_null(NO_TIMESTAMP)
-        return values.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
+        return _column_of_times(values)
     return np.asarray(values, dtype=np.int64)
+
+
+_IN_MS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+
+
+def _column_of_times(column: pa.Array) -> Timestamps:
+    """Digits below a millisecond are cut off; a date is its midnight, in UTC."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    factor, divisor = 1, 1
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("ms"))
+    if pa.types.is_timestamp(column.type):
+        factor, divisor = _IN_MS[column.type.unit]
+        column = column.cast(pa.int64())
+    if not pa.types.is_integer(column.type):
+        raise TypeError(f"a column of {column.type} has no timestamps: give integers (milliseconds), timestamps or dates")
+    missing = np.asarray(column.is_null()) if column.null_count else None
+    times: Timestamps = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False).astype(np.int64)
+    times = times * factor // divisor
+    if missing is not None:
+        times[missing] = NO_TIMESTAMP
+    return times

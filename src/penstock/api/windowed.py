@@ -97,7 +97,7 @@ class WindowedStream(Generic[K, T]):
                 )
             incremental = Aggregating(aggregates[0])
         else:
-            incremental = Declared(_declared(aggregates, columns), self._key_names)
+            incremental = Declared(_declared(aggregates, columns), self._key_names, tolerant=errors != "fail")
         return self._incremental(incremental, process, "aggregate", name, accumulator_type, errors, columnar)
 
     def apply(
@@ -200,6 +200,8 @@ def windowed(
     """Check what `window(...)` was given."""
     if not isinstance(assigner, WindowAssigner):
         raise PlanError(f"window({assigner!r}): these are no windows", hint="for example window(TumblingWindows(minutes=5))")
+    if late is not None and not isinstance(late, OutputTag):
+        raise PlanError(f"late={late!r}", hint=f"give a tag: late=OutputTag({str(late)!r}), and read it with .side_output(tag)")
     spec = WindowSpec(
         assigner=assigner,
         trigger=assigner.default_trigger() if trigger is None else trigger,

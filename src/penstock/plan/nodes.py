@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from penstock.errors import PlanError
 from penstock.ids import StepId
 from penstock.runtime.exchange import Exchange
-from penstock.runtime.operators.operator import Definition, StateDeclaration
+from penstock.runtime.operators.operator import ERROR_POLICIES, Definition, StateDeclaration
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/ -]{0,99}")
 
@@ -54,6 +54,8 @@ class Graph:
     nodes: dict[StepId, Node] = field(default_factory=dict)
 
     def add(self, definition: Definition, inputs: tuple[Input, ...], *, name: str | None, label: str) -> Node:
+        if definition.errors not in ERROR_POLICIES:
+            raise PlanError(f"errors={definition.errors!r}", hint=f"choose one of {', '.join(map(repr, ERROR_POLICIES))}")
         if name is not None and StepId(name) in self.nodes:
             raise PlanError(f"there are two steps named {name!r}", hint="give each step a name of its own")
         step = StepId(name) if name is not None else self._derived(label)

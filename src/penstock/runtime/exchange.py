@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from penstock.errors import PlanError, UserCodeError
 from penstock.functions import function_location
-from penstock.ids import Milliseconds, StepId
+from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.records import Batch, Columns, to_list
-from penstock.runtime.fields import record_getter
+from penstock.runtime.fields import fields_of
 from penstock.runtime.frames import Codes, Keyed, Payload, RowTypes, encode_frame, encode_payload
 from penstock.state.keys import KeyCodec
 
@@ -98,6 +98,9 @@ class ChannelWriter:
     ) -> None:
         self.channel = channel
         self.watermark = watermark
+        self.ended = False
+        self.before_end: Milliseconds | None = None
+        """Where time was before it ended; None: idle."""
         self.idle = False
         self._frames = frames
         self._partition = partition
@@ -117,6 +120,8 @@ class ChannelWriter:
             self._send(batch)
 
     def on_watermark(self, watermark: Milliseconds | None) -> None:
+        if watermark == MAX_WATERMARK and not self.ended:
+            self.ended, self.before_end = True, None if self.idle else self.watermark
         self.idle = watermark is None
         if watermark is not None and watermark > self.watermark:
             self.watermark = watermark
@@ -225,7 +230,7 @@ def _record_keys(values: list[Any], selector: KeySelector | None, step: str) -> 
             ) from error
         return keys
     assert selector is not None
-    columns = [list(map(record_getter(values, field, step), values)) for field in selector]
+    columns = [fields_of(values, field, step) for field in selector]
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
@@ -234,21 +239,37 @@ def _column_keys(batch: Columns, selector: tuple[str | int, ...], codec: KeyCode
     encoded = [column.dictionary_encode(null_encoding="encode") for column in columns]
     codes = encoded[0].indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
     if len(encoded) == 1:
-        return codec.encode_many(to_list(encoded[0].dictionary)), codes
+        keys = codec.encode_many(to_list(encoded[0].dictionary))
+        return _merged(keys, codes, step) if _is_floating(columns) else (keys, codes)
     combined = codes.astype(np.int64)
     for part in encoded[1:]:
         combined = combined * len(part.dictionary) + part.indices.to_numpy(zero_copy_only=False)
     _, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
     picked = [map(to_list(part.dictionary).__getitem__, part.indices.take(pa.array(first)).to_pylist()) for part in encoded]
-    return codec.encode_many(list(zip(*picked, strict=True))), inverse.astype(np.int32)
+    keys, codes = codec.encode_many(list(zip(*picked, strict=True))), inverse.astype(np.int32)
+    return _merged(keys, codes, step) if _is_floating(columns) else (keys, codes)
+
+
+def _is_floating(columns: list[pa.Array]) -> bool:
+    return any(pa.types.is_floating(column.type) for column in columns)
+
+
+def _merged(keys: list[bytes], codes: Codes, step: str) -> tuple[list[bytes], Codes]:
+    """0.0 and -0.0 are two values to Arrow, and one key."""
+    distinct, numbers = _indexed(keys, step)
+    return distinct, numbers[codes]
 
 
 def _column(data: pa.RecordBatch, field: str | int, step: str) -> pa.Array:
     names = data.schema.names
-    if isinstance(field, int) and field < len(names):
-        return data.column(field)
-    if field in names:
-        return data.column(field)
+    if field in names or (isinstance(field, int) and field < len(names)):
+        column = data.column(field)
+        if pa.types.is_nested(column.type):
+            raise PlanError(
+                f"step {step!r}: key_by({field!r}): values of type {column.type} cannot be keys",
+                hint="choose a column of plain values, or a function that makes a key of the record",
+            )
+        return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
     raise PlanError(
         f"step {step!r}: key_by({field!r}): there is no such column",
         detail=f"columns: {', '.join(names)}",

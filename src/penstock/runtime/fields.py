@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from penstock.errors import PlanError
+from penstock.errors import PlanError, UserCodeError
 
 
 def record_getter(values: list[Any], field: str | int, step: str) -> Callable[[Any], Any]:
@@ -32,6 +32,21 @@ def record_getter(values: list[Any], field: str | int, step: str) -> Callable[[A
             hint="name a dict key, an attribute, or a tuple position; or give a function",
         ) from error
     return getter
+
+
+def fields_of(values: list[Any], field: str | int, step: str) -> list[Any]:
+    """`field` of each record; a clear error for the first that has none."""
+    get = record_getter(values, field, step)
+    found: list[Any] = []
+    try:
+        found.extend(map(get, values))
+    except (KeyError, IndexError, AttributeError, TypeError) as error:
+        raise UserCodeError(
+            f"step {step!r}: a record has no field {field!r}",
+            detail=f"record: {values[len(found)]!r:.300}",
+            hint="all records need the field (its value may be None); filter out or mend the others before",
+        ) from error
+    return found
 
 
 def replace_field(record: Any, field: str | int, value: Any) -> Any:

@@ -43,6 +43,9 @@ class Trailer(msgspec.Struct, frozen=True):
     frames: int
     consumed: dict[int, str]
     watermarks: dict[int, Milliseconds | None]
+    """By channel; None: idle."""
+    before_end: dict[int, Milliseconds | None] = {}
+    """By channel whose time has ended, where it was before; None: idle."""
     failed: bool = False
     report: bytes = b""
 

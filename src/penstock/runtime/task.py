@@ -75,6 +75,7 @@ class Task:
         """Run, yielding (target partition, frame); the trailers come last."""
         yield from self._run(incoming)
         watermarks = {w.channel.index: None if w.idle else w.watermark for w in self._channels_out}
+        before_end = {w.channel.index: w.before_end for w in self._channels_out if w.ended}
         for target in range(self.job.parallelism):
             yield (
                 target,
@@ -85,6 +86,7 @@ class Task:
                         frames=self._writer.counts[target],
                         consumed=self._report.consumed,
                         watermarks=watermarks,
+                        before_end=before_end,
                         failed=self._failed,
                         report=encode_report(self._report) if target == 0 else b"",
                     )
@@ -290,7 +292,11 @@ def check_whole(trailers: Mapping[int, Trailer], counts: Mapping[int, int], upst
 
 
 class Inlet:
-    """The receiving end of a channel: one watermark of all its upstream tasks."""
+    """The receiving end of a channel: one watermark of all its upstream tasks.
+
+    Law: an upstream whose time has ended holds the others back where it was, until all records have been taken: where its input
+    ends in an epoch makes no record late.
+    """
 
     def __init__(self, task: Task, channel: int, buffer: FrameBuffer) -> None:
         self._task = task
@@ -300,12 +306,15 @@ class Inlet:
         self._relays = [w for w in task._channels_out if w.channel.relay_of == channel]
         self._pending = buffer.watermarks(channel)
         self._final = {u: trailer.watermarks.get(channel) for u, trailer in buffer.trailers.items()}
+        self._before_end = {u: t.before_end[channel] for u, t in buffer.trailers.items() if channel in t.before_end}
+        self._frames = sum(map(len, self._pending.values()))
 
     def start(self) -> None:
         for upstream in range(self._task.job.parallelism):
             self._advance(upstream)
         if self._valve.idle:
             self._announce(None)
+        self._end()
 
     def take(self, frame: Frame) -> None:
         pending = self._pending[frame.upstream]
@@ -316,14 +325,24 @@ class Inlet:
             payload = decode_payload(frame.data, self._task._rows)
             for end in self._ends:
                 end.on_batch(payload)
+        self._frames -= 1
         self._advance(frame.upstream)
+        self._end()
 
     def _advance(self, upstream: int) -> None:
         """The upstream is where its next frame says, or, when it has none, where its trailer says."""
         pending = self._pending.get(upstream)
-        watermark = pending[0] if pending else self._final.get(upstream)
+        final = self._before_end[upstream] if upstream in self._before_end else self._final.get(upstream)
+        watermark = pending[0] if pending else final
         if self._valve.take(upstream, watermark):
             self._announce(self._valve.watermark)
+
+    def _end(self) -> None:
+        """All records have been taken: time may end."""
+        if not self._frames:
+            for upstream in self._before_end:
+                if self._valve.take(upstream, self._final.get(upstream)):
+                    self._announce(self._valve.watermark)
 
     def _announce(self, watermark: Milliseconds | None) -> None:
         for end in self._ends:

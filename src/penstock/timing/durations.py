@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from numbers import Integral
+from typing import Any
 
 from penstock.errors import ConfigError
 from penstock.ids import Milliseconds
@@ -48,7 +50,7 @@ def total_ms(size: Duration | None, *, what: str, **units: float) -> Millisecond
         raise ConfigError(f"{what} is given as {units!r}", hint="give numbers, such as minutes=5") from None
 
 
-def time_ms(moment: datetime | int) -> Milliseconds:
+def time_ms(moment: datetime | date | int) -> Milliseconds:
     """Milliseconds of a moment: an `int` is milliseconds already, a naive `datetime` is taken as UTC.
 
     >>> time_ms(datetime(1970, 1, 1, 0, 0, 1))
@@ -56,6 +58,15 @@ def time_ms(moment: datetime | int) -> Milliseconds:
     """
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
-            return round(moment.replace(tzinfo=UTC).timestamp() * 1000)
-        return round(moment.timestamp() * 1000)
-    return int(moment)
+            moment = moment.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // _MILLISECOND
+    if isinstance(moment, date):
+        return (datetime(moment.year, moment.month, moment.day, tzinfo=UTC) - _EPOCH) // _MILLISECOND
+    given: Any = moment
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        raise TypeError(f"{given!r} is not a time: give an integer (milliseconds), a datetime or a date")
+    return int(given)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -280,16 +281,24 @@ def _step(every: Duration | None) -> Milliseconds | None:
 
 
 def _select_timestamps(batch: Batch, selector: str | Callable[[Any], int | datetime]) -> Timestamps:
-    if isinstance(selector, str):
-        if isinstance(batch, Columns):
-            return timestamps_of(batch.data.column(selector))
-        values = batch.values()
-        if values and isinstance(values[0], dict):
-            times = [v[selector] for v in values]
-        else:
-            times = [getattr(v, selector) for v in values]
+    if isinstance(selector, str) and isinstance(batch, Columns):
+        return timestamps_of(batch.data.column(selector))
+    values = batch.values()
+    get: Callable[[Any], Any]
+    if not isinstance(selector, str):
+        get = selector
     else:
-        times = [selector(value) for value in batch.values()]
-    if times and isinstance(times[0], int | np.integer):
-        return np.asarray(times, dtype=np.int64)
-    return np.asarray([NO_TIMESTAMP if t is None else time_ms(t) for t in times], dtype=np.int64)
+        get = itemgetter(selector) if values and isinstance(values[0], dict) else attrgetter(selector)
+    times: list[int] = []
+    try:
+        for value in values:
+            time = get(value)
+            times.append(time if type(time) is int else NO_TIMESTAMP if time is None else time_ms(time))
+    except Exception as error:
+        error.add_note(f"{RECORD_NOTE}{values[len(times)]!r:.500}")
+        raise
+    return np.asarray(times, dtype=np.int64)
+
+
+RECORD_NOTE = "record: "
+"""How a note begins that names the record whose timestamp could not be had."""

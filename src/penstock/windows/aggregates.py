@@ -3,7 +3,8 @@
 Laws:
 - An accumulator is plain data (numbers, strings, bytes, lists, sets): it can be encoded, and made by somebody else, from columns.
 - `merge(a, b)` is the accumulator of all that went into a, then b. `add` is `merge` with the accumulator of one value.
-- None is no value: it is left out, as in SQL. An aggregate of no values is None (`count`: 0; `collect`, `top_n`: an empty list).
+- None is no value: it is left out, as in SQL. NaN is neither the least nor the greatest, unless there is nothing else.
+- An aggregate of no values is None (`count`: 0; `collect`, `top_n`: an empty list).
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Min(Aggregate):
     kind = "min"
 
     def add(self, accumulator: Any, value: Any) -> Any:
-        return value if accumulator is None or value < accumulator else accumulator
+        return value if accumulator is None or value < accumulator or accumulator != accumulator else accumulator
 
     def merge(self, left: Any, right: Any) -> Any:
         return left if right is None else self.add(left, right)
@@ -104,7 +105,7 @@ class Max(Aggregate):
     kind = "max"
 
     def add(self, accumulator: Any, value: Any) -> Any:
-        return value if accumulator is None or value > accumulator else accumulator
+        return value if accumulator is None or value > accumulator or accumulator != accumulator else accumulator
 
     def merge(self, left: Any, right: Any) -> Any:
         return left if right is None else self.add(left, right)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ class Declared(Incremental):
 
     aggregates: tuple[Aggregate, ...]
     key_names: tuple[str, ...]
+    tolerant: bool = False
+    """Records that cannot be added are left out: nothing of them may remain in an accumulator."""
 
     def __post_init__(self) -> None:
         names = [*self.key_names, *WINDOW_COLUMNS, *(aggregate.name for aggregate in self.aggregates)]
@@ -40,6 +43,8 @@ class Declared(Incremental):
     def add(self, accumulator: list[Any] | None, value: Any) -> list[Any]:
         if accumulator is None:
             accumulator = [aggregate.create() for aggregate in self.aggregates]
+        elif self.tolerant:
+            accumulator = copy.deepcopy(accumulator)
         for at, (get, add) in enumerate(self._prepared(value)):
             one = get(value)
             if one is not None:

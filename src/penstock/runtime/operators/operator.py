@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.runtime.services import Services
 
 ErrorPolicy = Literal["fail", "skip", "dead_letter"]
+ERROR_POLICIES: tuple[ErrorPolicy, ...] = ("fail", "skip", "dead_letter")
 
 DEAD_LETTERS = "dead-letters"
 """The side output that gets the records a step with `errors="dead_letter"` could not process."""

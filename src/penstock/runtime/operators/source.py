@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from penstock.connectors.protocol import Reader, Source, Split
-from penstock.errors import PenstockError, SourceError
+from penstock.errors import PenstockError, SourceError, UserCodeError
+from penstock.functions import function_location
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.records import Batch
 from penstock.runtime.operators.operator import Definition, Operator
 from penstock.runtime.orders import SourceOrder
 from penstock.runtime.services import Services
-from penstock.timing.watermarks import PartitionClock, Watermarks
+from penstock.timing.watermarks import RECORD_NOTE, PartitionClock, Watermarks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +117,7 @@ class SourceOperator(Operator):
             batch = watermarks.assign(batch, self.services.processing_time)
             cuts = self.clocks[partition].advance(batch)
         except Exception as error:
-            raise self.user_error(
-                error, watermarks.generator or watermarks.timestamp, "a batch", doing="assigning timestamps"
-            ) from error
+            raise self._no_time(error, watermarks) from error
         start = 0
         final = self.clocks[partition].watermark
         for end, watermark in cuts:
@@ -128,6 +127,16 @@ class SourceOperator(Operator):
             self._announce()
             start = end
         self.clocks[partition].watermark = final
+
+    def _no_time(self, error: Exception, watermarks: Watermarks[Any]) -> UserCodeError:
+        given = watermarks.generator or watermarks.timestamp
+        notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(RECORD_NOTE)]
+        where = function_location(given) if callable(given) else f"the field {given!r}"
+        return UserCodeError(
+            f"source {self.step!r}: {type(error).__name__}: {error} (assigning timestamps)",
+            detail="\n".join((f"timestamp: {where}", *notes)),
+            hint="timestamp= of the watermarks is a field or a function that gives milliseconds, a datetime, a date, or None",
+        )
 
     def _announce(self) -> None:
         current = self.current()

@@ -139,7 +139,7 @@ class Extreme(Measure):
         if values.dtype == OBJECT:
             return [n, folded(self._choose, values, groups, size)]
         found = full(size, values.dtype, self._worst(values.dtype))
-        (np.minimum if self.least else np.maximum).at(found, groups, values)
+        self._numbers.at(found, groups, values)
         return [n, found]
 
     def empty(self, size: int, like: Vectors) -> Vectors:
@@ -150,7 +150,7 @@ class Extreme(Measure):
         if held.dtype == OBJECT:
             held[at] = combined(self._choose, held[at], more)
         else:
-            held[at] = (np.minimum if self.least else np.maximum)(held[at], more)
+            held[at] = self._numbers(held[at], more)
         into[0][at] += part[0]
         return [into[0], held]
 
@@ -174,10 +174,16 @@ class Extreme(Measure):
     def _worst(self, dtype: np.dtype[Any]) -> Any:
         if dtype == INT:
             return np.iinfo(INT).max if self.least else np.iinfo(INT).min
-        return np.inf if self.least else -np.inf
+        return np.nan
+
+    @property
+    def _numbers(self) -> np.ufunc:
+        """NaN loses against every number."""
+        return np.fmin if self.least else np.fmax
 
     def _choose(self, left: Any, right: Any) -> Any:
-        return (min(left, right)) if self.least else (max(left, right))
+        better = right < left if self.least else right > left
+        return right if better or left != left else left
 
 
 class Deviating(Measure):

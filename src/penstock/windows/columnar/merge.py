@@ -108,4 +108,4 @@ class MergeOperator(Operator):
         if len(keys):
             decoded = self.index.decoded()
             shown = [decoded[key] for key in keys.tolist()]
-            self.outputs.emit(results(self.declared, self.measures, shown, starts, ends, vectors))
+            self.outputs.emit(results(self.step, self.declared, self.measures, shown, starts, ends, vectors))

@@ -17,7 +17,7 @@ from penstock.errors import PlanError, UserCodeError
 from penstock.ids import StepId
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns
 from penstock.runtime.exchange import Exchange, distinct_keys, no_key
-from penstock.runtime.fields import record_getter
+from penstock.runtime.fields import fields_of
 from penstock.runtime.frames import Codes, Keyed
 from penstock.runtime.operators.operator import Definition, Operator
 from penstock.runtime.services import Services
@@ -164,8 +164,7 @@ def values_of_field(batch: Batch, aggregate: Aggregate, step: str) -> tuple[Vect
                 hint="name one of the columns",
             )
         return vector_of(batch.data.column(field))
-    values = batch.values()
-    return vector_of(list(map(record_getter(values, field, step), values)))
+    return vector_of(fields_of(batch.values(), field, step))
 
 
 # --- rows as columns, for the way through the exchange ---------------------------------------------------------------------

@@ -10,17 +10,29 @@ import pyarrow as pa
 from penstock.records import DICT_ROW, Batch, Columns, Records
 from penstock.runtime.operators.operator import Operator
 from penstock.windows.columnar.measures import Measure, Vectors
+from penstock.windows.columnar.partial import cannot_be_computed
 from penstock.windows.columnar.vectors import Rows, column_of, values_of
 from penstock.windows.declared import WINDOW_COLUMNS, Declared
 
 
 def results(
-    declared: Declared, measures: Sequence[Measure], keys: list[Any], starts: Rows, ends: Rows, vectors: Sequence[Vectors]
+    step: str,
+    declared: Declared,
+    measures: Sequence[Measure],
+    keys: list[Any],
+    starts: Rows,
+    ends: Rows,
+    vectors: Sequence[Vectors],
 ) -> Batch:
     """A row for each (key, window), stamped with the window's last moment: as columns, unless a column's types differ."""
     names = [*declared.key_names, *WINDOW_COLUMNS, *(one.name for one in declared.aggregates)]
     key_columns = _key_columns(keys, len(declared.key_names))
-    found = [measure.result(held) for measure, held in zip(measures, vectors, strict=True)]
+    found = []
+    for aggregate, measure, held in zip(declared.aggregates, measures, vectors, strict=True):
+        try:
+            found.append(measure.result(held))
+        except (TypeError, ArithmeticError) as error:
+            raise cannot_be_computed(aggregate, step, error) from error
     times = ends - 1
     try:
         arrays = [_array_of_keys(column) for column in key_columns]

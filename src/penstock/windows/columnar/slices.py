@@ -166,7 +166,12 @@ class SliceMergeOperator(MergeOperator):
         found: set[Milliseconds] = set()
         for end in self.state.ends():
             if end - 1 <= watermark:
-                found.update(window for window in self._grid.windows(end) if before < window - 1 <= watermark)
+                windows = self._grid.windows(end)
+                skipped = max(0, (before + 1 - windows[0]) // self._grid.slide_ms + 1)
+                for window in windows[skipped:]:
+                    if window - 1 > watermark:
+                        break
+                    found.add(window)
         return sorted(found)
 
     def _cleanup(self, end: Milliseconds) -> Milliseconds:
@@ -175,8 +180,10 @@ class SliceMergeOperator(MergeOperator):
 
     def due(self, end: Milliseconds) -> Milliseconds:
         """When something is to be done about a slice next."""
-        following = (window - 1 for window in self._grid.windows(end) if window - 1 > self.watermark)
-        return min([*following, self._cleanup(end)])
+        windows = self._grid.windows(end)
+        skipped = max(0, (self.watermark + 1 - windows[0]) // self._grid.slide_ms + 1)
+        cleanup = self._cleanup(end)
+        return min(windows[skipped] - 1, cleanup) if skipped < len(windows) else cleanup
 
     def _emit(self, rows: Chunk, ends: Rows) -> None:
         self.emit(rows.keys, ends - self._grid.size_ms, ends, rows.vectors)

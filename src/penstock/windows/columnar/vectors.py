@@ -133,14 +133,25 @@ def column_of(vector: Vector, missing: Mask | None) -> pa.Array:
 def dump_vector(vector: Vector) -> tuple[str, bytes]:
     """(type, bytes). Numbers are little endian."""
     if vector.dtype == OBJECT:
-        return "any", msgspec.msgpack.encode([None if value is None else encode_untyped(value) for value in vector.tolist()])
+        return "any", msgspec.msgpack.encode([None if value is None else _dump(value) for value in vector.tolist()])
     return ("int" if vector.dtype == INT else "float"), vector.astype(vector.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 def load_vector(kind: str, data: bytes) -> Vector:
     if kind == "any":
-        return objects([None if value is None else decode_untyped(value) for value in _blobs.decode(data)])
+        return objects([None if value is None else _load(value) for value in _blobs.decode(data)])
     return np.frombuffer(data, dtype="<i8" if kind == "int" else "<f8").astype(INT if kind == "int" else FLOAT, copy=False)
+
+
+def _dump(value: Any) -> bytes:
+    """Integers may be of any size."""
+    if type(value) is int and not -EXACT_IN_INT <= value < EXACT_IN_INT:
+        return b"i" + str(value).encode()
+    return b"v" + encode_untyped(value)
+
+
+def _load(data: bytes) -> Any:
+    return int(data[1:]) if data[:1] == b"i" else decode_untyped(data[1:])
 
 
 _blobs = msgspec.msgpack.Decoder(list[bytes | None])
