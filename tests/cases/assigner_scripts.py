@@ -44,7 +44,7 @@ def make_assigner(window: dict[str, Any]) -> WindowAssigner:
     if kind == "session":
         if window.get("gap_ms") is None:
             default = window.get("dynamic_default_gap_ms", 1)
-            return SessionWindows(lambda element: gap_of(element, default), time=time)
+            return SessionWindows(lambda element: ms(gap_of(element, default)), time=time)
         return SessionWindows(ms(window["gap_ms"]), time=time)
     if kind == "global":
         return GlobalWindows()

@@ -82,7 +82,7 @@ def test_what_makes_no_sense_is_refused(make: Callable[[], Any]) -> None:
 
 
 def test_sessions_have_a_gap_of_their_own() -> None:
-    windows = SessionWindows(lambda record: timedelta(seconds=record) if record < 5 else record)
+    windows = SessionWindows(lambda record: timedelta(seconds=record) if record < 5 else record / 1000)
     assert windows.assign(2, 10, 0) == [TimeWindow(10, 2010)]
     assert windows.assign(7, 10, 0) == [TimeWindow(10, 17)]
     with pytest.raises(ConfigError, match="a session gap of 0 ms"):

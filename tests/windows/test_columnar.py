@@ -225,7 +225,7 @@ def test_changed_aggregates_are_refused(assigner: WindowAssigner) -> None:
         env = StreamEnvironment("windows", restart=RestartPolicy(attempts=0))
         with pytest.raises(PenstockError) as refusal:
             run_inline(job(env, agg.max("v")), storage=storage)
-        assert "have changed since its state was written" in str(refusal.value)
+        assert "has changed since its state was written" in str(refusal.value)
         env = StreamEnvironment("windows")
         (row,) = run_inline(job(env, agg.sum("v")), storage=storage)
         assert row["total"] == 3

@@ -56,7 +56,14 @@ def claim_states(graph: Graph, before: StateLayout | None, *, allow_dropped: boo
 def describe_state(declaration: StateDeclaration) -> StateInfo:
     schema = None if declaration.state is None else state_codec(declaration.state).schema
     key_schema = None if declaration.key_type is None else key_codec(declaration.key_type).schema
-    return StateInfo(step=declaration.step, name=declaration.name, kind=declaration.kind, schema=schema, key_schema=key_schema)
+    return StateInfo(
+        step=declaration.step,
+        name=declaration.name,
+        kind=declaration.kind,
+        schema=schema,
+        key_schema=key_schema,
+        what=declaration.what,
+    )
 
 
 def _check_kind(before: StateInfo, now: StateInfo) -> None:
@@ -64,6 +71,12 @@ def _check_kind(before: StateInfo, now: StateInfo) -> None:
         raise StateError(
             f"state {now.name!r} of step {now.step!r} was a {before.kind} state and is a {now.kind} state now",
             hint="give the new state another name; the old one can then be dropped with --allow-dropped-state",
+        )
+    if before.what and now.what and before.what != now.what:
+        raise StateError(
+            f"what step {now.step!r} keeps has changed since its state was written",
+            detail=f"written: {before.what}\nnow: {now.what}",
+            hint="give the changed step another name; its old state can then be dropped with --allow-dropped-state",
         )
 
 

@@ -41,6 +41,7 @@ class StateInfo(msgspec.Struct, frozen=True):
     kind: str
     schema: Any = None
     key_schema: Any = None
+    what: str = ""
 
 
 class StateLayout(msgspec.Struct, frozen=True):

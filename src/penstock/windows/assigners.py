@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Literal
 from zlib import crc32
 
@@ -172,20 +171,20 @@ class SlidingWindows(AlignedWindows):
 class SessionWindows(WindowAssigner):
     """A window for each run of records of a key without a pause of `gap`.
 
-    The gap is a duration, or a function from a record to a `timedelta` or a number of milliseconds.
+    The gap is a duration, or a function from a record to one: a `timedelta`, or a number of seconds.
 
     >>> SessionWindows(30).assign("a", 1_000, 0)
     [TimeWindow(start=1000, end=31000)]
     """
 
     gap_ms: Milliseconds | None
-    gap_of: Callable[[Any], timedelta | int] | None
+    gap_of: Callable[[Any], Duration] | None
     time: TimeDomain
     merging = True
 
     def __init__(
         self,
-        gap: Duration | Callable[[Any], timedelta | int] | None = None,
+        gap: Duration | Callable[[Any], Duration] | None = None,
         *,
         days: float = 0,
         hours: float = 0,
@@ -221,7 +220,7 @@ class SessionWindows(WindowAssigner):
     def _dynamic(self, record: Any) -> Milliseconds:
         assert self.gap_of is not None
         gap = self.gap_of(record)
-        gap_ms = round(gap.total_seconds() * 1000) if isinstance(gap, timedelta) else int(gap)
+        gap_ms = signed_ms(gap, what="the gap of a session")
         if gap_ms <= 0:
             raise ConfigError(
                 f"a session gap of {gap_ms} ms",

@@ -111,7 +111,14 @@ class WindowStep(Definition):
         named = {**self.window_states(), **keyed}
         timers = TIMER_STATES + (KEY_TIMERS if keyed else ())
         return tuple(
-            StateDeclaration(step=step, name=name, state=state, kind=state.kind, key_type=self.key_type)
+            StateDeclaration(
+                step=step,
+                name=name,
+                state=state,
+                kind=state.kind,
+                key_type=self.key_type,
+                what=self.kept() if name == CONTENTS else "",
+            )
             for name, state in named.items()
         ) + tuple(StateDeclaration(step=step, name=name, state=None, kind="timers", key_type=self.key_type) for name in timers)
 
@@ -133,10 +140,12 @@ class WindowStep(Definition):
         return shown
 
     def kept(self) -> str:
-        """Of what windows and aggregates state over columns is: two steps with the same text can read each other's."""
-        assert isinstance(self.body.incremental, Declared)
-        kept = [f"{one.kind}({'' if one.field is None else one.field!r})" for one in self.body.incremental.aggregates]
-        return "; ".join((self.spec.assigner.describe(), *kept))
+        """Of what windows, keys and aggregates the contents are: with another text they would be misread."""
+        declared = self.body.incremental
+        if not isinstance(declared, Declared):
+            return self.spec.assigner.describe()
+        kept = [f"{one.kind}({_shown(one.field)})" for one in declared.aggregates]
+        return "; ".join((self.spec.assigner.describe(), f"key {', '.join(declared.key_names)}", *kept))
 
     def _why_buffered(self) -> str:
         if self.body.incremental is None:
@@ -148,6 +157,10 @@ class WindowStep(Definition):
         if self.incremental:
             return ValueState(kept)
         return ListState(None if kept is None or self.body.incremental is not None else tuple[kept, int | None])  # type: ignore[valid-type]
+
+
+def _shown(field: Any) -> str:
+    return "" if field is None else "a function" if callable(field) else repr(field)
 
 
 def no_timestamp(step: str, record: Any) -> PlanError:

@@ -181,6 +181,8 @@ class StateDeclaration:
     state: State | None
     kind: str
     key_type: Any = None
+    what: str = ""
+    """Of what it is, if that may not change while the state is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

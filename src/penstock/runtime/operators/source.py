@@ -133,7 +133,7 @@ class SourceOperator(Operator):
         notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(RECORD_NOTE)]
         where = function_location(given) if callable(given) else f"the field {given!r}"
         return UserCodeError(
-            f"source {self.step!r}: {type(error).__name__}: {error} (assigning timestamps)",
+            f"step {self.step!r}: {type(error).__name__}: {error} (assigning timestamps)",
             detail="\n".join((f"timestamp: {where}", *notes)),
             hint="timestamp= of the watermarks is a field or a function that gives milliseconds, a datetime, a date, or None",
         )

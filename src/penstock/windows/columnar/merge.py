@@ -43,7 +43,11 @@ class MergeStep(Definition):
         return self.window.function()
 
     def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
-        return (StateDeclaration(step=step, name=self.state, state=None, kind=self.state, key_type=self.window.key_type),)
+        return (
+            StateDeclaration(
+                step=step, name=self.state, state=None, kind=self.state, key_type=self.window.key_type, what=self.window.kept()
+            ),
+        )
 
 
 class MergeOperator(Operator):
