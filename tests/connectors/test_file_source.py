@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock import StreamEnvironment
 from penstock.connectors.files import places
 from penstock.connectors.files.sink import FileSink
 from penstock.connectors.files.source import FileSource
@@ -618,3 +619,24 @@ def test_an_empty_path_is_refused() -> None:
 
 def test_relative_paths_are_made_absolute() -> None:
     assert FileSource("a/*.json").path == f"{os.getcwd()}/a/*.json"
+
+
+@dataclass
+class OptionalFirst:
+    k: str
+    v: float | None
+    t: int
+
+
+@pytest.mark.parametrize("format", ["json", "csv", "parquet"])
+def test_a_field_that_may_be_none_before_one_that_must_be_there(format: str, tmp_path: Path) -> None:
+    rows = [OptionalFirst("a", None, 1), OptionalFirst("b", 2.5, 2)]
+    path = tmp_path / f"in.{format}"
+    if format == "json":
+        path.write_text('{"k": "a", "v": null, "t": 1}\n{"k": "b", "v": 2.5, "t": 2}\n')
+    elif format == "csv":
+        path.write_text("k,v,t\na,,1\nb,2.5,2\n")
+    else:
+        pq.write_table(pa.table({"k": ["a", "b"], "v": [None, 2.5], "t": [1, 2]}), path)
+    env = StreamEnvironment("optional", executor="inline", parallelism=1)
+    assert env.from_source(FileSource(str(path), schema=OptionalFirst)).execute_and_collect() == rows

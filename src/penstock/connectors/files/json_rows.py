@@ -33,7 +33,7 @@ class JsonRows:
             fields = shape.fields or ()
             self._schema = pa.schema([(f.name, f.arrow) for f in fields])
             if shape.cls is not None:
-                self._exact = msgspec.json.Decoder(msgspec.defstruct("Row", [_struct_field(f) for f in fields]))
+                self._exact = msgspec.json.Decoder(msgspec.defstruct("Row", [_struct_field(f) for f in fields], kw_only=True))
         else:
             self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, Any] if shape.cls is None else shape.cls)
 
