@@ -124,3 +124,10 @@ def test_what_is_late_does_not_depend_on_where_files_end(cut: int, tmp_path: Pat
     stream = env.from_source(FileSource(f"{tmp_path}/*.parquet"), watermarks=watermarks)
     stream.window_all(TumblingWindows(10)).aggregate(count(), name="w").print()
     assert execute_inline(env).counters["w"]["late"] == 1, "the first file, read to its end, still holds time back"
+
+
+def test_count_windows_of_all_records() -> None:
+    numbers = StreamEnvironment("counts").from_collection(list(range(7)))
+    assert run_inline(numbers.count_window_all(3).reduce(lambda a, b: a + b, name="w")) == [0 + 1 + 2, 3 + 4 + 5]
+    numbers = StreamEnvironment("counts").from_collection(list(range(6)))
+    assert run_inline(numbers.count_window_all(3, 2).reduce(lambda a, b: a + b, name="w")) == [0 + 1, 1 + 2 + 3, 3 + 4 + 5]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from penstock.api.stream import DataStream
-from penstock.api.windowed import WindowedStream, key_names, windowed
+from penstock.api.windowed import WindowedStream, count_windows, key_names, windowed
 from penstock.errors import PlanError
 from penstock.functions import AggregateFunction, KeyedProcessFunction, OutputTag, ReduceFunction
 from penstock.runtime.exchange import Exchange
@@ -15,8 +15,8 @@ from penstock.runtime.operators.operator import ErrorPolicy, method_of
 from penstock.runtime.rolling import Aggregate, Extreme, Fold, Reduce, Sum
 from penstock.timing.durations import Duration
 from penstock.windows.assigners import GlobalWindows, WindowAssigner
-from penstock.windows.evictors import CountEvictor, Evictor
-from penstock.windows.triggers import CountTrigger, PurgingTrigger, Trigger
+from penstock.windows.evictors import Evictor
+from penstock.windows.triggers import Trigger
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -95,9 +95,7 @@ class KeyedStream(DataStream[T], Generic[K, T]):
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream[K, T]:
         """Windows of `size` records of a key; with `slide`, the last `size` records, every `slide` records."""
-        if slide is None:
-            return self.window(GlobalWindows(), trigger=PurgingTrigger(CountTrigger(size)))
-        return self.window(GlobalWindows(), trigger=CountTrigger(slide), evictor=CountEvictor(size))
+        return self.window(GlobalWindows(), **count_windows(size, slide))
 
     def _keyed(self, function: Any, label: str, name: str | None, errors: ErrorPolicy = "fail") -> DataStream[Any]:
         definition = KeyedProcess(body=function, key_type=self._exchange.key_type, label=label, errors=errors)

@@ -149,6 +149,13 @@ class DataStream(Generic[T]):
 
         return windowed(self.key_by(no_key), assigner, trigger, evictor, allowed_lateness, late, ())
 
+    def count_window_all(self, size: int, slide: int | None = None) -> WindowedStream[None, T]:
+        """Windows of `size` records, whatever their key; with `slide`, the last `size` records, every `slide` records."""
+        from penstock.api.windowed import count_windows
+        from penstock.windows.assigners import GlobalWindows
+
+        return self.window_all(GlobalWindows(), **count_windows(size, slide))
+
     def union(self, *others: DataStream[T], name: str | None = None) -> DataStream[T]:
         """The records of several streams of the same type, in one."""
         for other in others:

@@ -18,12 +18,12 @@ from penstock.windows.arrow_function import ArrowFunction
 from penstock.windows.assigners import WindowAssigner
 from penstock.windows.by_field import ExtremeOf, Field, SumOf
 from penstock.windows.declared import Declared
-from penstock.windows.evictors import Evictor
+from penstock.windows.evictors import CountEvictor, Evictor
 from penstock.windows.functions import WindowFunction
 from penstock.windows.incremental import Aggregating, Folding, Incremental, Reducing
 from penstock.windows.spec import WindowSpec
 from penstock.windows.step import WindowBody, WindowStep
-from penstock.windows.triggers import Trigger
+from penstock.windows.triggers import CountTrigger, PurgingTrigger, Trigger
 from penstock.windows.window import TimeWindow
 
 K = TypeVar("K")
@@ -210,6 +210,13 @@ def windowed(
         late=None if late is None else late.name,
     )
     return WindowedStream(stream, spec, names)
+
+
+def count_windows(size: int, slide: int | None) -> dict[str, Any]:
+    """How `GlobalWindows` become windows of so many records."""
+    if slide is None:
+        return {"trigger": PurgingTrigger(CountTrigger(size))}
+    return {"trigger": CountTrigger(slide), "evictor": CountEvictor(size)}
 
 
 def key_names(exchange: Exchange) -> tuple[str, ...]:
