@@ -13,6 +13,7 @@ from penstock.timing.durations import Duration, to_ms
 
 Guarantee = Literal["exactly-once", "at-least-once", "at-most-once"]
 ExecutorName = Literal["spark", "inline"]
+StateStore = Literal["memory", "lmdb", "rocksdb"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +57,27 @@ class JobConfig:
     restart: RestartPolicy = field(default_factory=RestartPolicy)
     until_idle: bool = False
     local_dir: str | None = None
+    state_store: StateStore = "lmdb"
+    pipeline: int | None = None
+    """How many epochs may run ahead of the last committed one; None: 8 on Spark, 0 inline."""
+    checkpoint_interval: Duration = timedelta(0)
+    """Epochs are committed together, this far apart; 0: each as soon as possible."""
+    restore_from: str | None = None
+    """A savepoint, `JOB@EPOCH`, or `latest`."""
     allow_dropped_state: bool = False
+    repeat_output: bool = False
+    """Going back: sinks that cannot take their output back may publish it again."""
+    repair: bool = False
+    """Going back: the old file output stays until the new one has caught up with it, then is replaced at once."""
+    trust: bool = False
+    """State of a foreign place may be decoded by code (pickle) that it brings."""
     fall_back: bool = False
+    standby: bool = False
+    """Wait until the running driver dies or hangs, then take over."""
+    lease: Duration = timedelta(seconds=10)
+    """How long a driver may give no sign of life before a standby takes over."""
+    mirror: str | None = None
+    """A second place to which committed epochs are copied."""
 
     def __post_init__(self) -> None:
         _check(
@@ -86,6 +106,14 @@ class JobConfig:
             to_ms(self.target_epoch, what="target_epoch") > 0, "target_epoch is zero", "give a duration, for example seconds=1"
         )
         to_ms(self.epoch_interval, what="epoch_interval")
+        to_ms(self.checkpoint_interval, what="checkpoint_interval")
+        _check(to_ms(self.lease, what="lease") > 0, "lease is zero", "give a duration, for example seconds=10")
+        _check(self.pipeline is None or self.pipeline >= 0, f"pipeline is {self.pipeline}", "choose 0 or more")
+        _check(
+            self.state_store in ("memory", "lmdb", "rocksdb"),
+            f"state_store is {self.state_store!r}",
+            "choose memory, lmdb or rocksdb",
+        )
 
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, "parallelism": self.parallelism, "guarantee": self.guarantee, "executor": self.executor}

@@ -5,6 +5,12 @@ terms/000001.json                 who drives it; the highest is the driver
 epochs/0000000001.json            manifest: the commit point of an epoch
 epochs/0000000001.done            its sinks have been committed
 state/s1/p0/0000000001-<attempt>.delta   and .base
+state/imported/<id>/...           files of a savepoint or of another job's epoch, copied when this one was started from it
+pins/<id>.json                    epochs that somebody reads: their files stay
+programs/<hash>.json              which program wrote an epoch
+lineage/<kind>-<id>.json          savepoints, restores and forks, for people
+lease.json                        the driver's sign of life, for a standby
+mirror.json                       in a mirror: of what, and how far
 requests/<id>.json, answers/<id>.json    control
 status.json                       for people and tools; never read by the engine
 """
@@ -21,6 +27,12 @@ REQUESTS = "requests"
 ANSWERS = "answers"
 STATUS = "status.json"
 INTENTS = "intents"
+IMPORTED = f"{STATE}/imported"
+PINS = "pins"
+PROGRAMS = "programs"
+LINEAGE = "lineage"
+LEASE = "lease.json"
+MIRROR = "mirror.json"
 
 
 def term(number: Term) -> str:
@@ -46,6 +58,22 @@ def state_file(stage: int, partition: int, epoch: Epoch, attempt: str, kind: str
 
 def attempt_of_state_file(path: str) -> str:
     return path.rsplit("/", 1)[-1].split("-", 1)[-1].rsplit(".", 1)[0]
+
+
+def imported(identity: str, name: str) -> str:
+    return f"{IMPORTED}/{identity}/{name}"
+
+
+def pin(identity: str) -> str:
+    return f"{PINS}/{identity}.json"
+
+
+def program(digest: str) -> str:
+    return f"{PROGRAMS}/{digest}.json"
+
+
+def lineage(kind: str, identity: str) -> str:
+    return f"{LINEAGE}/{kind}-{identity}.json"
 
 
 def request(identity: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.epochs import fencing, loop
+from penstock.epochs import fencing, takeover
 from penstock.errors import CorruptFileError, SinkError
 from penstock.storage import Storage, open_storage
 from tests.laws.trying import Crash, Interrupted, breaks, check_exact, crash, run
@@ -37,7 +37,7 @@ def test_it_fails_when_a_damaged_epoch_is_overlooked(tmp_path: Path, monkeypatch
         epochs = tuple(e for e in head.epochs if head.manifest is not None and e <= head.manifest.epoch)
         return fencing.Head(head.manifest, head.undone, epochs)
 
-    monkeypatch.setattr(loop, "find_head", overlooking)
+    monkeypatch.setattr(takeover, "find_head", overlooking)
     breaks(lambda: test_the_next_epoch_comes_after_a_damaged_one(tmp_path))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.epochs import commit, loop
-from penstock.epochs.fencing import Head
+from penstock.epochs.takeover import Taken
 from penstock.errors import FencedError
 from penstock.failpoints import fail_point
 from tests.laws.trying import Interrupted, breaks, check_exact, run
@@ -106,9 +106,9 @@ def test_every_start_commits_an_epoch_of_its_own(tmp_path: Path) -> None:
 def test_it_fails_without_a_take_over_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A successor that has committed nothing yet does not stop the driver before it."""
 
-    def no_take_over(self: loop.EpochLoop, head: Head, layout: object) -> None:
-        assert head.manifest is not None
-        self._head = head.manifest
+    def no_take_over(self: loop.EpochLoop, taken: Taken) -> None:
+        assert taken.before is not None
+        self._head = taken.before
 
     def successor() -> None:
         with monkeypatch.context() as patch, pytest.raises(Stopped):

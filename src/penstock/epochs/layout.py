@@ -17,6 +17,7 @@ from penstock.plan.nodes import Graph
 from penstock.plan.stages import StagedPlan
 from penstock.runtime.manifest import StateInfo, StateLayout
 from penstock.runtime.operators.operator import StateDeclaration
+from penstock.state.descriptors import MapState
 from penstock.state.files import FileRef
 from penstock.state.handles import state_codec
 from penstock.state.key_groups import groups_of
@@ -63,6 +64,9 @@ def describe_state(declaration: StateDeclaration) -> StateInfo:
         schema=schema,
         key_schema=key_schema,
         what=declaration.what,
+        sub_schema=key_codec(declaration.state.key_type).schema if isinstance(declaration.state, MapState) else None,
+        ttl=declaration.state is not None and declaration.state.ttl is not None,
+        namespace=declaration.namespace,
     )
 
 

@@ -12,33 +12,38 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock import paths
 from penstock.config import JobConfig
-from penstock.connectors.protocol import Committer, CommitterContext, SourceContext
+from penstock.connectors.protocol import Committer
 from penstock.epochs.admission import Admission
 from penstock.epochs.agreement import check_agreement
 from penstock.epochs.commit import commit_sinks, mark_done, write_manifest
 from penstock.epochs.compactor import Compactor
 from penstock.epochs.control import Inbox, Request
+from penstock.epochs.ends import open_committers, open_sources
 from penstock.epochs.executor import Executor
-from penstock.epochs.fencing import Head, JobInfo, fenced, find_head, open_job, take_term
+from penstock.epochs.fencing import fenced, find_head
 from penstock.epochs.history import EpochRecord, JobResult, Listener, shown_watermark, watermark_lag
 from penstock.epochs.inputs import SourceInput, SourcePlan, merge_clocks
 from penstock.epochs.intents import read_intent, write_intent
-from penstock.epochs.layout import claim_states, lay_out
 from penstock.epochs.results import counters_of, metrics_of, next_layout, partition_states, volatile_of, watermarks_of
-from penstock.epochs.retention import Retention, orphans
+from penstock.epochs.retention import Retention
+from penstock.epochs.takeover import (
+    Start,
+    Taken,
+    finish_commits,
+    processing_time,
+    sweep_orphans,
+    take_over,
+    take_over_manifest,
+)
 from penstock.errors import ExecutorLostError, FencedError, PenstockError, SinkRefusedError
 from penstock.failpoints import fail_point
 from penstock.ids import MAX_WATERMARK, Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.rewrites import rewrite
-from penstock.plan.stages import cut
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.manifest import VERSION, Manifest, SourceState, StateLayout, load_manifest
-from penstock.runtime.operators.sink import SinkStep
-from penstock.runtime.operators.source import SourceStep
-from penstock.runtime.orders import EpochOrder, TaskReport, term_of_attempt
+from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState
+from penstock.runtime.orders import EpochOrder, TaskReport
 from penstock.storage import Storage
 from penstock.timing.durations import to_ms
 
@@ -81,6 +86,7 @@ class EpochLoop:
         clock: Clock | None = None,
         listeners: tuple[Listener, ...] = (),
         python_paths: tuple[str, ...] = (),
+        start: Start | None = None,
     ) -> None:
         self._graph = rewrite(graph)
         self._config = config
@@ -89,6 +95,7 @@ class EpochLoop:
         self._clock = clock or Clock()
         self._listeners = listeners
         self._python_paths = python_paths
+        self._start = start
         self._plan_number = 0
         self._failures = 0
         self._stop: Request | None = None
@@ -108,6 +115,7 @@ class EpochLoop:
         self._job: CompiledJob
         self._compactor: Compactor
         self._term: Term
+        self._restored: Restored | None
         self._sources: list[SourceInput] = []
         self._committers: dict[StepId, Committer] = {}
 
@@ -133,101 +141,25 @@ class EpochLoop:
     def _take_over(self) -> None:
         """Become the driver: finish what the last one committed, lay state out, commit an empty epoch."""
         config, storage = self._config, self._storage
-        info = open_job(storage, config.name, config.max_parallelism)
-        self._term = take_term(storage)
-        head = find_head(storage, fall_back=config.fall_back)
-        self.result = JobResult(name=config.name, job=info.job, storage=storage.uri)
-        before = head.manifest
-        ids, infos = claim_states(self._graph, before.state if before else None, allow_dropped=config.allow_dropped_state)
-        plan = cut(self._graph, ids, config.parallelism, config.max_parallelism)
-        layout = lay_out(plan, infos, before.state if before else None, config.parallelism, config.max_parallelism, self._term)
-        self._job = CompiledJob(
-            name=config.name,
-            job=info.job,
-            storage=storage,
-            stages=plan.stages,
-            parallelism=config.parallelism,
-            max_parallelism=config.max_parallelism,
-            state_ids=ids,
-            fingerprint=f"{layout.fingerprint}-{layout.made_in}",
-            rows=plan.rows,
-            local_dir=config.local_dir,
-            paths=self._python_paths,
-        )
-        self._open_ends(info)
+        taken = take_over(self._graph, config, storage, self._start, self._python_paths)
+        self._job, self._term, self._restored = taken.job, taken.term, taken.restored
+        self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
+        self._sources = open_sources(self._graph, config, storage, taken.info, self._executor)
+        self._committers = open_committers(self._graph, storage, taken.info, taken.term)
         fail_point("recovery:before-commit")
-        self._finish_commits(head)
+        finish_commits(storage, taken.head, self._committers, exactly_once=config.guarantee == "exactly-once")
         fail_point("recovery:committed")
         self._compactor = Compactor(storage, self._job, self._term, config.compact_after, beside=config.executor != "inline")
-        self._retention.load(head.epochs)
-        self._commit_take_over(head, layout)
+        self._retention.load(taken.head.epochs)
+        self._commit_take_over(taken)
         fail_point("recovery:taken-over")
         self._inbox.drop_old()
-        self._sweep_orphans()
+        sweep_orphans(storage, self._retention.referenced(), self._term, self._head.epoch, self._committers)
         self._executor.start(self._job)
 
-    def _open_ends(self, info: JobInfo) -> None:
-        for node in self._graph:
-            definition = node.definition
-            if isinstance(definition, SourceStep):
-                extras = {
-                    **self._executor.extras(),
-                    "unordered": definition.watermarks is None,
-                    "local_dir": self._config.local_dir,
-                }
-                context = SourceContext(
-                    job=info.job, step=node.step, storage=self._storage, parallelism=self._config.parallelism, extras=extras
-                )
-                self._sources.append(SourceInput(node.step, definition, context))
-            elif isinstance(definition, SinkStep):
-                sink_context = CommitterContext(
-                    job=info.job,
-                    step=node.step,
-                    storage=self._storage,
-                    job_name=info.name,
-                    sweepable=lambda attempt: term_of_attempt(attempt) < self._term,
-                )
-                self._committers[node.step] = definition.sink.committer(sink_context)
-
-    def _finish_commits(self, head: Head) -> None:
-        """Commit the sinks of epochs that were committed but not marked done.
-
-        Only of those that led to the head: a driver that woke up late may have left a manifest whose epoch is nobody's past.
-        """
-        unfinished: list[Manifest] = []
-        manifest = head.manifest
-        while manifest is not None:
-            if manifest.epoch in head.undone:
-                unfinished.append(manifest)
-            parent = manifest.parent
-            further = parent in head.epochs and any(epoch <= parent for epoch in head.undone) if parent is not None else False
-            manifest = load_manifest(self._storage, parent) if parent is not None and further else None
-        for manifest in reversed(unfinished):
-            if self._config.guarantee == "exactly-once":
-                commit_sinks(self._committers, manifest.committables, manifest.epoch)
-            mark_done(self._storage, manifest.epoch)
-
-    def _commit_take_over(self, head: Head, layout: StateLayout) -> None:
-        before = head.manifest
-        newest = max(head.epochs, default=Epoch(0))
-        sources = dict(before.sources) if before else {}
-        if self._config.guarantee == "at-most-once":
-            sources = {**sources, **read_intent(self._storage, newest)}
-        self._plan_number += 1
-        manifest = Manifest(
-            version=VERSION,
-            job=self._job.job,
-            epoch=Epoch(newest + 1),
-            term=self._term,
-            plan=self._plan_number,
-            parent=before.epoch if before else None,
-            processing_time=processing_time(self._clock.now_ms(), before),
-            created_ms=self._clock.now_ms(),
-            sources=sources,
-            watermarks=before.watermarks if before else {},
-            state=layout,
-            finished=before.finished if before else False,
-        )
+    def _commit_take_over(self, taken: Taken) -> None:
+        manifest = take_over_manifest(taken, self._config, self._storage, self._clock.now_ms())
+        self._plan_number = manifest.plan
         self._publish(manifest)
 
     def _publish(self, manifest: Manifest) -> None:
@@ -262,18 +194,6 @@ class EpochLoop:
                 log.warning("epoch %d is committed but a sink refused, trying again in %d ms: %s", epoch, delay, error)
                 self.result.restarts += 1
                 self._clock.sleep(delay / 1000)
-
-    def _sweep_orphans(self) -> None:
-        """Remove what failed attempts of older terms left. The take-over epoch is committed, so nobody can name it any more."""
-        found = orphans(self._storage, self._retention.referenced(), self._term)
-        for start in range(0, len(found), 100):
-            if self._storage.exists(paths.manifest(Epoch(self._head.epoch + 1))):
-                return
-            self._storage.delete(found[start : start + 100])
-        for committer in self._committers.values():
-            sweep = getattr(committer, "sweep", None)
-            if callable(sweep):
-                sweep()
 
     # --- one turn ----------------------------------------------------------------------------------------------------------
 
@@ -377,6 +297,7 @@ class EpochLoop:
             read=order.sources,
             metrics=metrics_of(reports),
             finished=decision.final,
+            restored=self._restored,
         )
 
     def _after(self, decision: Decision, manifest: Manifest, reports: list[TaskReport], ran: float, took: float) -> None:
@@ -457,6 +378,7 @@ class EpochLoop:
                     sources={**head.sources, **sources},
                     watermarks=head.watermarks,
                     state=head.state,
+                    restored=self._restored,
                 )
             )
 
@@ -506,11 +428,6 @@ class EpochLoop:
         if hasattr(self, "_compactor"):
             _quietly(self._compactor.close)
         _quietly(self._executor.close)
-
-
-def processing_time(now_ms: Milliseconds, head: Manifest | None) -> Milliseconds:
-    """It never goes back, whatever the clocks of successive drivers show."""
-    return max(now_ms, head.processing_time if head is not None else 0)
 
 
 def publication_of(order: EpochOrder) -> Epoch:

@@ -34,7 +34,11 @@ class SourceState(msgspec.Struct, frozen=True):
 
 
 class StateInfo(msgspec.Struct, frozen=True):
-    """A declared state: enough to check an upgrade without running anything."""
+    """A declared state: enough to check an upgrade, and to read the state, without running anything.
+
+    `earlier`: schemas that stored values may still have; `sub_schema`: of the keys of a map; `ttl`: values begin with the time
+    they expire; `namespace`: so many bytes (a window) follow the key.
+    """
 
     step: str
     name: str
@@ -42,6 +46,10 @@ class StateInfo(msgspec.Struct, frozen=True):
     schema: Any = None
     key_schema: Any = None
     what: str = ""
+    earlier: list[Any] = []
+    sub_schema: Any = None
+    ttl: bool = False
+    namespace: int = 0
 
 
 class StateLayout(msgspec.Struct, frozen=True):
@@ -59,8 +67,31 @@ class StateLayout(msgspec.Struct, frozen=True):
     made_in: int = 0
 
 
+class Restored(msgspec.Struct, frozen=True):
+    """What a job was last started from, other than its own newest epoch; carried on from manifest to manifest.
+
+    `source`: the savepoint's URI, or the job's and an epoch, as `URI@EPOCH`; `identity`: of the savepoint, or `job uuid@epoch`;
+    `at`: the take-over epoch that began with it.
+    """
+
+    source: str
+    identity: str
+    epoch: Epoch
+    at: Epoch
+
+
+class EpochInput(msgspec.Struct, frozen=True):
+    """What an epoch was told, enough to run it again."""
+
+    epoch: Epoch
+    plan: int
+    processing_time: Milliseconds
+    read: dict[str, SourceOrder] = {}
+    final: bool = False
+
+
 class Manifest(msgspec.Struct, frozen=True):
-    """An epoch, committed."""
+    """An epoch, committed. `earlier`: the epochs before it that were committed with it and have no manifest of their own."""
 
     version: int
     job: JobId
@@ -78,6 +109,9 @@ class Manifest(msgspec.Struct, frozen=True):
     metrics: dict[str, StepMetrics] = {}
     finished: bool = False
     program: str = ""
+    """The program's hash: see `penstock.programs`."""
+    restored: Restored | None = None
+    earlier: list[EpochInput] = []
 
 
 _encode = msgspec.json.Encoder().encode

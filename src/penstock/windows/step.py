@@ -19,6 +19,7 @@ from penstock.windows.declared import Declared
 from penstock.windows.incremental import Incremental
 from penstock.windows.spec import WindowSpec
 from penstock.windows.triggers import Trigger
+from penstock.windows.window import WINDOW_SIZE
 
 KEY_TIMERS: TimerStates = ("timers:key-event", "timers:key-processing", "timers:key-ttl-event", "timers:key-ttl-processing")
 """The timer queues of state that outlives windows."""
@@ -110,6 +111,7 @@ class WindowStep(Definition):
         keyed = self.key_states()
         named = {**self.window_states(), **keyed}
         timers = TIMER_STATES + (KEY_TIMERS if keyed else ())
+        of_keys = {*keyed, *KEY_TIMERS}
         return tuple(
             StateDeclaration(
                 step=step,
@@ -118,9 +120,20 @@ class WindowStep(Definition):
                 kind=state.kind,
                 key_type=self.key_type,
                 what=self.kept() if name == CONTENTS else "",
+                namespace=0 if name in of_keys else WINDOW_SIZE,
             )
             for name, state in named.items()
-        ) + tuple(StateDeclaration(step=step, name=name, state=None, kind="timers", key_type=self.key_type) for name in timers)
+        ) + tuple(
+            StateDeclaration(
+                step=step,
+                name=name,
+                state=None,
+                kind="timers",
+                key_type=self.key_type,
+                namespace=0 if name in of_keys else WINDOW_SIZE,
+            )
+            for name in timers
+        )
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         from penstock.windows.operator import window_operator

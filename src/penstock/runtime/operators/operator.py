@@ -183,6 +183,8 @@ class StateDeclaration:
     key_type: Any = None
     what: str = ""
     """Of what it is, if that may not change while the state is kept."""
+    namespace: int = 0
+    """So many bytes (a window) follow the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,42 @@
+"""The two ends of a job on the driver: its sources' enumerators and its sinks' committers."""
+
+from __future__ import annotations
+
+from penstock.config import JobConfig
+from penstock.connectors.protocol import Committer, CommitterContext, SourceContext
+from penstock.epochs.executor import Executor
+from penstock.epochs.fencing import JobInfo
+from penstock.epochs.inputs import SourceInput
+from penstock.ids import StepId, Term
+from penstock.plan.nodes import Graph
+from penstock.runtime.operators.sink import SinkStep
+from penstock.runtime.operators.source import SourceStep
+from penstock.runtime.orders import term_of_attempt
+from penstock.storage import Storage
+
+
+def open_sources(graph: Graph, config: JobConfig, storage: Storage, info: JobInfo, executor: Executor) -> list[SourceInput]:
+    found = []
+    for node in graph:
+        definition = node.definition
+        if isinstance(definition, SourceStep):
+            extras = {**executor.extras(), "unordered": definition.watermarks is None, "local_dir": config.local_dir}
+            context = SourceContext(job=info.job, step=node.step, storage=storage, parallelism=config.parallelism, extras=extras)
+            found.append(SourceInput(node.step, definition, context))
+    return found
+
+
+def open_committers(graph: Graph, storage: Storage, info: JobInfo, term: Term) -> dict[StepId, Committer]:
+    found: dict[StepId, Committer] = {}
+    for node in graph:
+        definition = node.definition
+        if isinstance(definition, SinkStep):
+            context = CommitterContext(
+                job=info.job,
+                step=node.step,
+                storage=storage,
+                job_name=info.name,
+                sweepable=lambda attempt: term_of_attempt(attempt) < term,
+            )
+            found[node.step] = definition.sink.committer(context)
+    return found
