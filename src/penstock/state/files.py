@@ -260,7 +260,8 @@ def read_identity(storage: Storage, ref: FileRef) -> FileIdentity:
 def verify_file(storage: Storage, ref: FileRef) -> None:
     """Read a file to its end, and check all of it."""
     if ref.name.endswith(parquet_files.SUFFIX):
-        return parquet_files.verify_pages(storage, ref)
+        parquet_files.verify(storage, ref)
+        return
     reader = _Reader(storage, ref)
     for row, data in reader.blocks(reader.verify()[1]):
         if crc32(data) != row.crc:
