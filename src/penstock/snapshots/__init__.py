@@ -1,0 +1,4 @@
+"""Snapshots that people operate: savepoints, and the epochs of jobs, read, edited, built, compared, restored.
+
+May import everything below it; `pyspark` is not imported here.
+"""
