@@ -26,8 +26,8 @@ from penstock.errors import ConfigError, CorruptFileError, NotFoundError
 from penstock.ids import Epoch
 from penstock.runtime.manifest import StateLayout
 from penstock.snapshots.format import SavedJob, SavedState, SavepointInfo, SavepointWriter
-from penstock.snapshots.saving_process import write_parts
 from penstock.snapshots.saving import cut, joined, write_part
+from penstock.snapshots.saving_process import write_parts
 from penstock.storage import Storage, open_storage
 
 LARGE_BYTES = 8 * 1024 * 1024
