@@ -8,6 +8,7 @@ state/s1/p0/0000000001-<attempt>.delta   and .base
 state/imported/<term>-<id>/...    files of a savepoint or of another job's epoch, copied when this one was started from it
 pins/<id>.json                    epochs that somebody reads: their files stay
 programs/<hash>.json              which program wrote an epoch
+savepoints/<time>-<id>/...        savepoints for which no other place was named; never removed by the job
 lineage/<kind>-<id>.json          savepoints, restores and forks, for people
 lease.json                        the driver's sign of life, for a standby
 mirror.json                       in a mirror: of what, and how far
@@ -16,6 +17,8 @@ status.json                       for people and tools; never read by the engine
 """
 
 from __future__ import annotations
+
+from datetime import datetime
 
 from penstock.ids import Epoch, Term
 
@@ -30,6 +33,7 @@ INTENTS = "intents"
 IMPORTED = f"{STATE}/imported"
 PINS = "pins"
 PROGRAMS = "programs"
+SAVEPOINTS = "savepoints"
 LINEAGE = "lineage"
 LEASE = "lease.json"
 MIRROR = "mirror.json"
@@ -78,6 +82,10 @@ def pin(identity: str) -> str:
 
 def program(digest: str) -> str:
     return f"{PROGRAMS}/{digest}.json"
+
+
+def savepoint(made: datetime, identity: str) -> str:
+    return f"{SAVEPOINTS}/{made:%Y%m%d-%H%M%S}-{identity[:8]}"
 
 
 def lineage(kind: str, identity: str) -> str:
