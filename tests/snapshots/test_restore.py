@@ -180,9 +180,7 @@ def test_dying_while_restoring(whole: Path, tmp_path: Path, point: str, source: 
 
 
 @pytest.mark.parametrize("source", ["savepoint", "storage@6"])
-def test_copies_go_when_no_epoch_names_them(
-    whole: Path, tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copies_go_when_no_epoch_names_them(whole: Path, tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compaction merges them like bases, and retention removes them."""
     monkeypatch.setattr("penstock.epochs.retention.GRACE_MS", 0)
     start: dict[str, Any] = {"restore_from": str(whole / source), "max_records_per_epoch": 5}

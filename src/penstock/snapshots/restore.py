@@ -78,9 +78,7 @@ def _same(snapshot: Snapshot, last: Restored) -> bool:
 
 
 @contextmanager
-def starting_from(
-    graph: Graph, config: JobConfig, storage: Storage, listeners: Sequence[object] = ()
-) -> Iterator[Start | None]:
+def starting_from(graph: Graph, config: JobConfig, storage: Storage, listeners: Sequence[object] = ()) -> Iterator[Start | None]:
     """What `config.restore_from` comes to; None: the job goes on from its own newest epoch."""
     if config.restore_from is None:
         yield None
@@ -151,9 +149,7 @@ def _mentions_pickle(schema: Any) -> bool:
     return isinstance(schema, list) and any(map(_mentions_pickle, schema))
 
 
-def _bringing(
-    snapshot: Snapshot, storage: Storage, listeners: list[StartListener]
-) -> Callable[[StateLayout, Term], StateLayout]:
+def _bringing(snapshot: Snapshot, storage: Storage, listeners: list[StartListener]) -> Callable[[StateLayout, Term], StateLayout]:
     def copied(done: int, total: int) -> None:
         for listener in listeners:
             listener.copied(done, total)
