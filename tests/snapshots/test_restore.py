@@ -223,7 +223,7 @@ def write_visits(path: Path, times: range) -> None:
 
 @pytest.mark.parametrize("source", ["savepoint", "epoch"])
 def test_a_finished_job_goes_on_with_new_input(tmp_path: Path, source: str) -> None:
-    """Sums go on; the end of time is taken back to where the source's clock is; a finished job that is just started again stays so."""
+    """Sums go on; the end of time is taken back to where the source's clock is. Just started again, it stays finished."""
     files, first, second = tmp_path / "files", tmp_path / "first", tmp_path / "second"
     write_visits(files / "1.json", range(25))
     assert visits(first, files).execute().finished

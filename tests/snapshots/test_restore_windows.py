@@ -1,4 +1,4 @@
-"""Windows of all kinds, by record and over columns: restored from a savepoint at another parallelism, they give what they would."""
+"""Windows of all kinds, by record and over columns: restored at another parallelism, they give what they would have."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ log = logging.getLogger("penstock")
 class Start:
     """What a job is to go on from instead of its own newest epoch.
 
-    `bring` copies the files of a layout into the job's storage where they are not there yet, and gives the layout with the copies;
+    `bring` copies the files of a layout into the job's storage, if they are not there, and gives the layout with the copies;
     `release` is called once the take-over epoch names them.
     """
 

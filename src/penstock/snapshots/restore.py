@@ -124,7 +124,7 @@ def check(graph: Graph, config: JobConfig, snapshot: Snapshot, *, foreign: bool)
     if before.max_parallelism != config.max_parallelism:
         rewrite_it = "rewrite the savepoint with `penstock savepoint-rewrite`"
         raise ConfigError(
-            f"{snapshot.source} has {before.max_parallelism} key groups, and the job's max_parallelism is {config.max_parallelism}",
+            f"{snapshot.source} has {before.max_parallelism} key groups; the job's max_parallelism is {config.max_parallelism}",
             hint=f"set max_parallelism={before.max_parallelism}, or "
             + (rewrite_it if snapshot.savepoint else f"make a savepoint of that epoch and {rewrite_it}"),
         )
