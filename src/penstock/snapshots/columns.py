@@ -103,6 +103,23 @@ class Columns:
             for row, text in enumerate(texts)
         ]
 
+    def encode_key(self, key: Any) -> bytes:
+        """The bytes of a key, given as the `key` column shows it (or as Arrow takes it)."""
+        column = next(one for one in self.layout.columns if one.field.name in ("key", "keys"))
+        field = column.field.with_type(column.field.type.value_type) if column.field.name == "keys" else column.field
+        try:
+            array = pa.array([key], field.type)
+            if column.field.name == "keys":
+                array = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), array)
+            (part,) = column.write(array)
+        except (StateError, *MISFITS) as error:
+            detail = error.what if isinstance(error, StateError) else str(error)
+            raise StateError(
+                f"{key!r} cannot be a key of {self._where()}", detail=detail, hint=f"its keys are {field.type}"
+            ) from None
+        encoded: bytes = part[0] if isinstance(part, list) else part
+        return encoded
+
     def _parts(self, table: pa.Table) -> list[Sequence[Any] | None]:
         return [self._column(column, table) for column in self.layout.columns]
 
