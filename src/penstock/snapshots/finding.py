@@ -12,6 +12,7 @@ from penstock.runtime.manifest import StateInfo
 from penstock.snapshots.columns import AS_JSON, Columns
 from penstock.snapshots.content import Content
 from penstock.snapshots.kinds import CHUNKED
+from penstock.snapshots.shapes import JSON_METADATA
 from penstock.snapshots.store_keys import end_of_value
 from penstock.state.key_groups import group_of
 from penstock.state.keys import encode_key
@@ -61,7 +62,8 @@ class Finder:
             )
         if not len(rows):
             return default
-        shown = [_shown(row) for row in rows.to_pylist()]
+        json = {field.name for field in rows.schema if field.metadata == JSON_METADATA}
+        shown = [_shown(row, json) for row in rows.to_pylist()]
         if not self._info.namespace:
             return self._of(shown)
         windows: dict[Any, list[dict[str, Any]]] = {}
@@ -80,10 +82,11 @@ class Finder:
         return rows[0]["value"]
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """A row, with what its columns cannot hold."""
+def _shown(row: dict[str, Any], json: set[str]) -> dict[str, Any]:
+    """A row, with what its columns cannot hold, and JSON text read."""
     odd = row.pop(AS_JSON)
-    return row if odd is None else {**row, **msgspec.json.decode(odd)}
+    read = {name: msgspec.json.decode(text) if name in json and text is not None else text for name, text in row.items()}
+    return read if odd is None else {**read, **msgspec.json.decode(odd)}
 
 
 def _hashable(key: Any) -> Any:
