@@ -26,7 +26,7 @@ from penstock.errors import ConfigError, CorruptFileError, NotFoundError
 from penstock.ids import Epoch
 from penstock.runtime.manifest import StateLayout
 from penstock.snapshots.format import SavedJob, SavedState, SavepointInfo, SavepointWriter
-from penstock.snapshots.saving import cut, joined, write_part
+from penstock.snapshots.saving import cut, joined, of_one_form, write_part
 from penstock.snapshots.saving_process import write_parts
 from penstock.storage import Storage, open_storage
 
@@ -60,8 +60,11 @@ def make_savepoint(
     with pin(storage, None if epoch is None else Epoch(epoch), "savepoint") as manifest:
         layout = manifest.state
         with SavepointWriter(place, max_parallelism=layout.max_parallelism, identity=identity) as savepoint:
-            for state in _write(storage, place, identity, layout, told):
+            written = _write(storage, place, identity, layout, told)
+            for state in written:
                 savepoint.add(state)
+            for number in {number for ids in layout.stages for number in ids} - {state.number for state in written}:
+                savepoint.state(layout.ids[str(number)], number=number)  # it has no entries
             return savepoint.finish(
                 job=SavedJob(job.job, job.name, storage.uri),
                 epoch=manifest.epoch,
@@ -104,11 +107,16 @@ def staff(size: int, partitions: int, cores: int, *, driven: bool) -> Staffing:
 def _write(storage: Storage, place: Storage, identity: str, layout: StateLayout, told: Told | None) -> list[SavedState]:
     size = sum(ref.size for stage in layout.chains for chain in stage for ref in chain)
     chosen = staff(size, layout.parallelism, os.cpu_count() or 1, driven=is_driven(storage) is not False)
-    progress = _Progress(layout, told)
-    parts = cut(identity, layout, chosen.processes or 1)
     if chosen.processes == 0:
-        return joined([write_part(storage, place, part, progress) for part in parts])
-    return joined(write_parts(storage, place, parts, progress, nice=chosen.nice))
+        (part,) = cut(identity, layout, 1)
+        return write_part(storage, place, part, _Progress(layout, told))
+    states = joined(
+        write_parts(storage, place, cut(identity, layout, chosen.processes), _Progress(layout, told), nice=chosen.nice)
+    )
+    if all(of_one_form(place, state) for state in states):
+        return states
+    place.delete([file.path for state in states for file in state.files])
+    return joined(write_parts(storage, place, cut(identity, layout, 1), _Progress(layout, told), nice=chosen.nice))
 
 
 class _Progress:
