@@ -190,7 +190,7 @@ class _Damaging:
 
 
 class Pickled(KeyedProcessFunction[int, int, int]):
-    seen = ValueState(codec=PICKLE)
+    seen: ValueState[Any] = ValueState(codec=PICKLE)
 
     def process(self, value: int, ctx: Any) -> Any:
         self.seen.update({"n": value})
@@ -219,7 +219,7 @@ def changed(folder: Path, function: Any, source: Any = None, step: str = "number
 
 
 def test_states_that_nobody_claims_or_that_changed(whole: Path, tmp_path: Path) -> None:
-    source = {"restore_from": str(whole / "savepoint")}
+    source: dict[str, Any] = {"restore_from": str(whole / "savepoint")}
     with pytest.raises(StateError, match=r"does not claim: number\.seen"):
         changed(tmp_path, Mapped(), step="other").execute(**source)
     with pytest.raises(StateError, match="was a value state and is a map state now"):

@@ -14,7 +14,8 @@ from penstock.epochs.pins import pin
 from penstock.errors import NotFoundError
 from penstock.ids import MAX_WATERMARK, Epoch, Term
 from penstock.runtime.manifest import VERSION, Manifest, SourceState, StateLayout
-from penstock.snapshots.format import SAVEPOINT, SavepointInfo, read_info
+from penstock.snapshots.format import SavepointInfo, read_info
+from penstock.snapshots.place import SAVEPOINT
 from penstock.snapshots.reference import Reference
 from penstock.state.files import FileRef
 from penstock.storage import Storage, open_storage
