@@ -33,7 +33,7 @@ SETTINGS = {
 """Small retained histories: nothing grows with the number of epochs."""
 
 _JIT = (
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 """Java's optimizing compiler waits ten times as long as it would. It takes the cores that the Python workers need, for minutes,
