@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from penstock.epochs.drivers import is_driven, stop_driver
 from penstock.ids import Epoch
 from penstock.snapshots.format import SavepointInfo
+from penstock.snapshots.kept import KeptEpoch, list_epochs
 from penstock.snapshots.place import check_free
 from penstock.snapshots.savepoint import Told, job_in, make_savepoint
 from penstock.storage import open_storage
@@ -46,6 +47,10 @@ class Job:
     def running(self) -> bool | None:
         """Does a driver run? None: it is, or was, on another host."""
         return is_driven(self._storage)
+
+    def epochs(self) -> list[KeptEpoch]:
+        """The epochs that are kept, oldest first: `env.execute(restore_from="JOB@EPOCH")` starts from one."""
+        return list_epochs(self._storage)
 
     def savepoint(
         self, to: str | os.PathLike[str] | None = None, *, epoch: int | None = None, told: Told | None = None

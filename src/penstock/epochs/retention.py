@@ -15,7 +15,6 @@ from penstock.errors import CorruptFileError
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds, Term
 from penstock.runtime.manifest import Manifest, load_manifest
-from penstock.runtime.orders import term_of_attempt
 from penstock.storage import Storage
 
 GRACE_MS = 5_000
@@ -90,7 +89,7 @@ class Retention:
 
 
 def orphans(storage: Storage, referenced: set[str], term: Term) -> list[str]:
-    """State files that no retained manifest names, written in older terms: left by attempts that failed.
+    """State files that no retained manifest names, written or imported in older terms: left by attempts that failed.
 
     None, while somebody reads an epoch that was retired: which files that named is not known any more.
     """
@@ -99,7 +98,7 @@ def orphans(storage: Storage, referenced: set[str], term: Term) -> list[str]:
     found = []
     for listed in storage.list(paths.STATE):
         try:
-            written_in = term_of_attempt(paths.attempt_of_state_file(listed.path))
+            written_in = paths.term_of_state_file(listed.path)
         except ValueError:
             continue
         if written_in < term and listed.path not in referenced:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from penstock.errors import StateError
 from penstock.runtime.manifest import StateInfo
 from penstock.snapshots.chunk_columns import ChunkLayout
@@ -19,17 +21,28 @@ CHUNKED = ("slices", "session runs")
 """Kinds of state whose entries are chunks of many keys."""
 
 
-def layout_of(info: StateInfo, key_schema: Any, naive: bool) -> Layout:
-    """`key_schema`: of the keys, declared or found out; `naive`: datetimes have no time zone."""
+class Undeclared(msgspec.Struct, frozen=True):
+    """What a program does not say of a state, and a sample may: schemas of keys, and whether datetimes have no time zone."""
+
+    key: Any = "any"
+    map_key: Any = "any"
+    naive: bool = False
+
+    @classmethod
+    def of(cls, info: StateInfo) -> Undeclared:
+        return cls(info.key_schema or "any", info.sub_schema or "any")
+
+
+def layout_of(info: StateInfo, found: Undeclared) -> Layout:
     if info.kind in CHUNKED:
-        return ChunkLayout(info, key_schema, naive)
-    spaces = Spaces(info, key_schema, naive)
+        return ChunkLayout(info, found.key, found.naive)
+    spaces = Spaces(info, found.key, found.naive)
     if info.kind == "timers":
         return TimerLayout(spaces)
     if info.kind == "list":
-        return ListLayout(info, spaces, naive)
+        return ListLayout(info, spaces, found.naive)
     if info.kind in ("value", "reducing", "aggregating", "map"):
-        return EntryLayout(info, spaces, naive)
+        return EntryLayout(info, spaces, found)
     raise StateError(
         f"state {info.name!r} of step {info.step!r} is of kind {info.kind!r}, which is not known",
         hint="a newer Penstock has written it",
@@ -45,7 +58,7 @@ class Spaces:
                 f"the namespace of state {info.name!r} of step {info.step!r} is not known", hint="see a newer Penstock"
             )
         self.size = info.namespace
-        self.columns: list[Column] = [key_column("key", key_schema, naive)]
+        self.columns: list[Column] = [key_column("key", key_schema, naive, exact=info.key_schema is None)]
         if self.size:
             self.columns += [Times("window_start", start=True), Times("window_end")]
 
@@ -63,8 +76,8 @@ class Spaces:
         return [key + sortable_time(start) + sortable_time(end) for key, start, end in zip(*parts, strict=True)]
 
 
-def key_column(name: str, schema: Any, naive: bool) -> Encoded:
-    return Encoded(name, shape_of(schema, naive=naive, of_keys=True), lambda data: canonical_key(data, schema))
+def key_column(name: str, schema: Any, naive: bool, *, exact: bool) -> Encoded:
+    return Encoded(name, shape_of(schema, naive=naive, of_keys=True), lambda data: canonical_key(data, schema), exact=exact)
 
 
 class TimerLayout(Layout):
@@ -109,16 +122,16 @@ class ListLayout(Layout):
 class EntryLayout(Layout):
     """key · window · [map key] → [expires] value"""
 
-    def __init__(self, info: StateInfo, spaces: Spaces, naive: bool) -> None:
+    def __init__(self, info: StateInfo, spaces: Spaces, found: Undeclared) -> None:
         self._spaces = spaces
         self._is_map = info.kind == "map"
         self._ttl = info.ttl
         self.columns = [*spaces.columns]
         if self._is_map:
-            self.columns.append(key_column("map_key", info.sub_schema or "any", naive))
+            self.columns.append(key_column("map_key", found.map_key, found.naive, exact=info.sub_schema == "any"))
         if info.ttl:
             self.columns.append(Times("expires", required=False))
-        self.columns.append(Encoded("value", shape_of(info.schema or "any", naive=naive), pickled=_is_pickle(info.schema)))
+        self.columns.append(Encoded("value", shape_of(info.schema or "any", naive=found.naive), pickled=_is_pickle(info.schema)))
 
     def split(self, raw_keys: list[bytes], raw_values: list[bytes]) -> list[Sequence[Any]]:
         if self._is_map:
