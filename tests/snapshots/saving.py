@@ -38,9 +38,9 @@ class Visits(KeyedProcessFunction[int, int, int]):
     """State of several kinds, some of it deleted again, and timers."""
 
     seen = ValueState(int, default=0)
-    last = ValueState(Visit)
-    pages = MapState(str, int)
-    all = ListState(int)
+    last: ValueState[Visit] = ValueState(Visit)
+    pages: MapState[str, int] = MapState(str, int)
+    all: ListState[int] = ListState(int)
 
     def process(self, value: int, ctx: KeyedContext[int]) -> Iterator[int]:
         self.seen.update(self.seen.value + 1)

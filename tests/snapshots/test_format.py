@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from penstock.errors import CorruptFileError, NotFoundError, StateError
 from penstock.ids import MIN_WATERMARK, Epoch, JobId
 from penstock.runtime.manifest import Restored, SourceState, StateInfo
-from penstock.snapshots import format as savepoints
 from penstock.snapshots import state_file
-from penstock.snapshots.format import SavedJob, SavepointInfo, SavepointWriter, encode_info, read_info, read_state
+from penstock.snapshots.format import SavedJob, SavepointInfo, SavepointWriter, StateWriter, encode_info, read_info, read_state
+from penstock.snapshots.kinds import CHUNKED
 from penstock.snapshots.state_file import StateFile, open_state
 from penstock.state.codecs import codec_for
 from penstock.state.keys import encode_key
@@ -109,26 +109,27 @@ def test_anything_that_reads_parquet_reads_it(tmp_path: Path) -> None:
     made = write(LocalStorage(str(tmp_path)), [(COUNT, {3: dict([entry("x", 1), entry("y", 2)]), 5: dict([entry("z", 3)])})])
     file = tmp_path / made.states[0].files[0].path
     assert file.name == "1-count-it-count.parquet"
-    found = duckdb.sql(f"select key_group, key, value from '{file}' order by key").fetchall()
+    found = duckdb.connect().execute(f"select key_group, key, value from '{file}' order by key").fetchall()
     assert found == [(3, "x", 1), (3, "y", 2), (5, "z", 3)]
 
 
 def test_when_something_is_due_is_learnt_from_the_keys(tmp_path: Path) -> None:
     timers = StateInfo("alarm", "timers:event", "timers")
-    slices = StateInfo("hourly", "slices", "slices")
+    chunked = [StateInfo("hourly", kind, kind) for kind in CHUNKED]
     with SavepointWriter(LocalStorage(str(tmp_path)), max_parallelism=16) as savepoint:
         writer = savepoint.state(timers)
         writer.group(1, [sortable_time(50) + encode_key("a"), sortable_time(60) + encode_key("a")], [b"", b""])
         writer.group(2, [sortable_time(-7) + encode_key("b")], [b""])
         savepoint.state(StateInfo("other", "timers:event", "timers"))
         savepoint.state(timers, next_due=-100).group(1, [sortable_time(50) + encode_key("a")], [b""])
-        savepoint.state(slices)
+        savepoint.state(chunked[0])
         made = savepoint.finish(job=JOB, epoch=Epoch(1))
     assert [state.next_due for state in made.states] == [-7, None, -100, None]
-    writer = savepoints.StateWriter(LocalStorage(str(tmp_path / "other")), "state/1.parquet", "x", 1, slices, 16)
-    writer._learn(sortable_time(50))
-    assert writer.next_due == MIN_WATERMARK
-    writer.abandon(StateError("enough"))
+    for number, info in enumerate(chunked):
+        writer = StateWriter(LocalStorage(str(tmp_path / "other")), f"state/{number}.parquet", "x", 1, info, 16)
+        writer._learn(sortable_time(50))
+        assert writer.next_due == MIN_WATERMARK
+        writer.abandon(StateError("enough"))
 
 
 @pytest.mark.parametrize(
