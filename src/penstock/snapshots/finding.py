@@ -28,14 +28,13 @@ class Finder:
         self._info = info
         self._columns = columns
 
-    def encoded(self, key: Any) -> bytes:
+    @staticmethod
+    def encode(info: StateInfo, columns: Columns, key: Any) -> bytes:
         """The bytes under which the running job keeps a key."""
-        if self._info.key_schema is None:
-            return encode_key(key)
-        return self._columns.encode_key(key)
+        return encode_key(key) if info.key_schema is None else columns.encode_key(key)
 
     def rows(self, key: Any) -> pa.Table:
-        encoded = self.encoded(key)
+        encoded = self.encode(self._info, self._columns, key)
         group = group_of(encoded, self._columns.max_parallelism)
         keys: list[bytes] = []
         values: list[bytes] = []
@@ -62,8 +61,7 @@ class Finder:
             )
         if not len(rows):
             return default
-        json = {field.name for field in rows.schema if field.metadata == JSON_METADATA}
-        shown = [_shown(row, json) for row in rows.to_pylist()]
+        shown = readable(rows)
         if not self._info.namespace:
             return self._of(shown)
         windows: dict[Any, list[dict[str, Any]]] = {}
@@ -82,8 +80,13 @@ class Finder:
         return rows[0]["value"]
 
 
+def readable(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows as dicts, with what their columns cannot hold, and JSON text read."""
+    json = {field.name for field in rows.schema if field.metadata == JSON_METADATA}
+    return [_shown(row, json) for row in rows.to_pylist()]
+
+
 def _shown(row: dict[str, Any], json: set[str]) -> dict[str, Any]:
-    """A row, with what its columns cannot hold, and JSON text read."""
     odd = row.pop(AS_JSON)
     read = {name: msgspec.json.decode(text) if name in json and text is not None else text for name, text in row.items()}
     return read if odd is None else {**read, **msgspec.json.decode(odd)}

@@ -34,8 +34,13 @@ class Undeclared(msgspec.Struct, frozen=True):
 
 
 def layout_of(info: StateInfo, found: Undeclared) -> Layout:
-    if info.kind in CHUNKED:
-        return ChunkLayout(info, found.key, found.naive)
+    """How the entries of a state are taken apart."""
+    return ChunkLayout(info, found.key, found.naive) if info.kind in CHUNKED else keyed_layout(info, found)
+
+
+def keyed_layout(info: StateInfo, found: Undeclared | None = None) -> KeyedLayout:
+    """The same, of a state whose entries are of one key each."""
+    found = found or Undeclared.of(info)
     spaces = Spaces(info, found.key, found.naive)
     if info.kind == "timers":
         return TimerLayout(spaces)
@@ -80,16 +85,34 @@ def key_column(name: str, schema: Any, naive: bool, *, exact: bool) -> Encoded:
     return Encoded(name, shape_of(schema, naive=naive, of_keys=True), lambda data: canonical_key(data, schema), exact=exact)
 
 
-class TimerLayout(Layout):
+class KeyedLayout(Layout):
+    """Entries that are of one key each."""
+
+    _spaces: Spaces
+
+    def spaces(self, raw_keys: list[bytes]) -> list[bytes]:
+        """Key and window of each."""
+        raise NotImplementedError
+
+    def keys(self, raw_keys: list[bytes]) -> list[bytes]:
+        """The encoded key of each."""
+        size = self._spaces.size
+        return [space[:-size] for space in self.spaces(raw_keys)] if size else self.spaces(raw_keys)
+
+
+class TimerLayout(KeyedLayout):
     """time · key · window"""
 
     def __init__(self, spaces: Spaces) -> None:
         self._spaces = spaces
         self.columns = [Times("time"), *spaces.columns]
 
+    def spaces(self, raw_keys: list[bytes]) -> list[bytes]:
+        return [raw[8:] for raw in raw_keys]
+
     def split(self, raw_keys: list[bytes], raw_values: list[bytes]) -> list[Sequence[Any]]:
         times = Times.unpack(b"".join([raw[:8] for raw in raw_keys]))
-        return [times, *self._spaces.split([raw[8:] for raw in raw_keys])]
+        return [times, *self._spaces.split(self.spaces(raw_keys))]
 
     def join(self, parts: list[Any], group: Callable[[bytes], int]) -> list[Entry]:
         spaces = self._spaces.join(parts[1:])
@@ -98,7 +121,7 @@ class TimerLayout(Layout):
         ]
 
 
-class ListLayout(Layout):
+class ListLayout(KeyedLayout):
     """key · window · chunk → items"""
 
     def __init__(self, info: StateInfo, spaces: Spaces, naive: bool) -> None:
@@ -106,9 +129,12 @@ class ListLayout(Layout):
         items = Items("value", shape_of(info.schema or "any", naive=naive), ttl=info.ttl, pickled=_is_pickle(info.schema))
         self.columns = [*spaces.columns, Counted("chunk"), items]
 
+    def spaces(self, raw_keys: list[bytes]) -> list[bytes]:
+        return [raw[:-8] for raw in raw_keys]
+
     def split(self, raw_keys: list[bytes], raw_values: list[bytes]) -> list[Sequence[Any]]:
         chunks = Counted.unpack(b"".join([raw[-8:] for raw in raw_keys]))
-        return [*self._spaces.split([raw[:-8] for raw in raw_keys]), chunks, raw_values]
+        return [*self._spaces.split(self.spaces(raw_keys)), chunks, raw_values]
 
     def join(self, parts: list[Any], group: Callable[[bytes], int]) -> list[Entry]:
         spaces = self._spaces.join(parts[:-2])
@@ -119,7 +145,7 @@ class ListLayout(Layout):
         ]
 
 
-class EntryLayout(Layout):
+class EntryLayout(KeyedLayout):
     """key · window · [map key] → [expires] value"""
 
     def __init__(self, info: StateInfo, spaces: Spaces, found: Undeclared) -> None:
@@ -132,6 +158,9 @@ class EntryLayout(Layout):
         if info.ttl:
             self.columns.append(Times("expires", required=False))
         self.columns.append(Encoded("value", shape_of(info.schema or "any", naive=found.naive), pickled=_is_pickle(info.schema)))
+
+    def spaces(self, raw_keys: list[bytes]) -> list[bytes]:
+        return split_map_keys(raw_keys, self._spaces.size)[0] if self._is_map else raw_keys
 
     def split(self, raw_keys: list[bytes], raw_values: list[bytes]) -> list[Sequence[Any]]:
         if self._is_map:
