@@ -64,8 +64,8 @@ class Mean(AggregateFunction[int, list[int], float]):
 class Ledger(KeyedProcessFunction[str, Order, dict[str, Any]]):
     best = ValueState(Best)
     orders = ValueState(int, default=0)
-    recent = ListState(int, ttl=Ttl(timedelta(days=365), time="event"))
-    items = MapState(str, int)
+    recent: ListState[int] = ListState(int, ttl=Ttl(timedelta(days=365), time="event"))
+    items: MapState[str, int] = MapState(str, int)
     total = ReducingState(int, lambda a, b: a + b)
     mean = AggregatingState(Mean(), list[int])
 
@@ -74,7 +74,7 @@ class Ledger(KeyedProcessFunction[str, Order, dict[str, Any]]):
         if self.best.value is None or order.cents > self.best.value.cents:
             self.best.update(Best(order.item, order.cents))
         self.recent.add(order.cents)
-        self.items[order.item] = self.items.get(order.item, 0) + 1
+        self.items[order.item] = (self.items.get(order.item) or 0) + 1
         self.total.add(order.cents)
         self.mean.add(order.cents)
         ctx.timers.register_event_time(order.time + 60_000)

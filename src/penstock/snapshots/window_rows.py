@@ -125,4 +125,6 @@ def _shown(vectors: list[Any], measures: Named) -> Iterator[bytes]:
 def _plain(value: Any) -> Any:
     if type(value) is int and not -EXACT_IN_INT <= value < EXACT_IN_INT:
         return {"$integer": str(value)}
+    if type(value) is float and value.is_integer():
+        return int(value)  # whole numbers that were merged with fractions
     return tagged(_unpack(encode_untyped(value)))
