@@ -62,7 +62,7 @@ class Mean(AggregateFunction[int, list[int], float]):
 
 
 class Ledger(KeyedProcessFunction[str, Order, dict[str, Any]]):
-    best = ValueState(Best)
+    best: ValueState[Best] = ValueState(Best)
     orders = ValueState(int, default=0)
     recent: ListState[int] = ListState(int, ttl=Ttl(timedelta(days=365), time="event"))
     items: MapState[str, int] = MapState(str, int)
