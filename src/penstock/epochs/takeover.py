@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 import msgspec
 
@@ -34,12 +35,15 @@ from penstock.storage import Storage
 
 log = logging.getLogger("penstock")
 
+STALE_WRITERS = timedelta(hours=1)
+"""What a writer left half-written and has not touched for so long, it will not finish."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """What a job is to go on from instead of its own newest epoch.
 
-    `bring` copies the files of a layout into the job's storage where they are not there yet, and gives the layout with the copies;
+    `bring` copies the files of a layout into the job's storage, if they are not there, and gives the layout with the copies;
     `release` is called once the take-over epoch names them.
     """
 
@@ -168,6 +172,7 @@ def sweep_orphans(
         if storage.exists(paths.manifest(Epoch(head + 1))):
             return
         storage.delete(found[start : start + 100])
+    storage.child(paths.STATE).sweep_temporary(STALE_WRITERS)
     for committer in committers.values():
         sweep = getattr(committer, "sweep", None)
         if callable(sweep):

@@ -78,9 +78,7 @@ def _same(snapshot: Snapshot, last: Restored) -> bool:
 
 
 @contextmanager
-def starting_from(
-    graph: Graph, config: JobConfig, storage: Storage, listeners: Sequence[object] = ()
-) -> Iterator[Start | None]:
+def starting_from(graph: Graph, config: JobConfig, storage: Storage, listeners: Sequence[object] = ()) -> Iterator[Start | None]:
     """What `config.restore_from` comes to; None: the job goes on from its own newest epoch."""
     if config.restore_from is None:
         yield None
@@ -126,7 +124,7 @@ def check(graph: Graph, config: JobConfig, snapshot: Snapshot, *, foreign: bool)
     if before.max_parallelism != config.max_parallelism:
         rewrite_it = "rewrite the savepoint with `penstock savepoint-rewrite`"
         raise ConfigError(
-            f"{snapshot.source} has {before.max_parallelism} key groups, and the job's max_parallelism is {config.max_parallelism}",
+            f"{snapshot.source} has {before.max_parallelism} key groups; the job's max_parallelism is {config.max_parallelism}",
             hint=f"set max_parallelism={before.max_parallelism}, or "
             + (rewrite_it if snapshot.savepoint else f"make a savepoint of that epoch and {rewrite_it}"),
         )
@@ -151,9 +149,7 @@ def _mentions_pickle(schema: Any) -> bool:
     return isinstance(schema, list) and any(map(_mentions_pickle, schema))
 
 
-def _bringing(
-    snapshot: Snapshot, storage: Storage, listeners: list[StartListener]
-) -> Callable[[StateLayout, Term], StateLayout]:
+def _bringing(snapshot: Snapshot, storage: Storage, listeners: list[StartListener]) -> Callable[[StateLayout, Term], StateLayout]:
     def copied(done: int, total: int) -> None:
         for listener in listeners:
             listener.copied(done, total)
