@@ -77,8 +77,8 @@ def test_both_of_a_fork_go_on(tmp_path: Path) -> None:
     savepoint = make_savepoint(open_storage(first / "storage")).uri
     before = rows(first)
     for turn in range(3):
-        for folder, start in ((first, {}), (second, {"restore_from": savepoint})):
-            program(folder, parallelism=2 + turn).execute(listener=stop_after(2), **start)
+        for folder, start in ((first, None), (second, savepoint)):
+            program(folder, parallelism=2 + turn).execute(listener=stop_after(2), restore_from=start)
     assert program(second).execute(restore_from=savepoint).finished
     assert program(first).execute().finished
     assert rows(first).total() == COUNT

@@ -106,7 +106,7 @@ def test_what_is_not_there(whole: Path, tmp_path: Path) -> None:
 
 def test_key_groups(whole: Path, tmp_path: Path) -> None:
     refused(tmp_path, whole / "savepoint", ConfigError, "128 key groups", "savepoint-rewrite", max_parallelism=256)
-    refused(tmp_path, f"{whole / 'storage'}@latest", ConfigError, "128 key groups", "make a savepoint", max_parallelism=256)
+    refused(tmp_path, f"{whole / 'storage'}@latest", ConfigError, "128 key groups", "@", "savepoint-rewrite", max_parallelism=256)
 
 
 def flip(path: Path, at: float = 0.5) -> None:
@@ -190,7 +190,7 @@ class _Damaging:
 
 
 class Pickled(KeyedProcessFunction[int, int, int]):
-    seen = ValueState(codec=PICKLE)
+    seen: ValueState[Any] = ValueState(codec=PICKLE)
 
     def process(self, value: int, ctx: Any) -> Any:
         self.seen.update({"n": value})
@@ -219,7 +219,7 @@ def changed(folder: Path, function: Any, source: Any = None, step: str = "number
 
 
 def test_states_that_nobody_claims_or_that_changed(whole: Path, tmp_path: Path) -> None:
-    source = {"restore_from": str(whole / "savepoint")}
+    source: dict[str, Any] = {"restore_from": str(whole / "savepoint")}
     with pytest.raises(StateError, match=r"does not claim: number\.seen"):
         changed(tmp_path, Mapped(), step="other").execute(**source)
     with pytest.raises(StateError, match="was a value state and is a map state now"):

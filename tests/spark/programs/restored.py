@@ -1,4 +1,4 @@
-"""Windows by record and over columns, sessions, and a function with a map, a list, a value and timers, over files that come in parts.
+"""Windows by record and over columns, sessions, and a function with a map, a list, a value and timers; files come in parts.
 
     visits ─→ by who ─┬─ tumbling, over columns ─┐
                       ├─ tumbling, by record     ├─→ out
