@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -207,7 +208,7 @@ class Running:
         raise AssertionError("the job did not start")
 
     def __exit__(self, *error: object) -> None:
-        if self._thread.is_alive() and self._env.job.running:
+        with contextlib.suppress(PenstockError):  # it is stopped already
             self._env.job.stop()
         self._thread.join(60)
         assert not self._thread.is_alive()
