@@ -19,12 +19,14 @@ from penstock.epochs.agreement import check_agreement
 from penstock.epochs.commit import commit_sinks, mark_done, write_manifest
 from penstock.epochs.compactor import Compactor
 from penstock.epochs.control import Inbox, Request
-from penstock.epochs.ends import open_committers, open_sources
+from penstock.epochs.ends import describe_sinks, open_committers, open_sources
 from penstock.epochs.executor import Executor
 from penstock.epochs.fencing import fenced, find_head
+from penstock.epochs.going_back import PUBLICATIONS, look_back, turn_back
 from penstock.epochs.history import EpochRecord, JobResult, Listener, shown_watermark, watermark_lag
 from penstock.epochs.inputs import SourceInput, SourcePlan, merge_clocks
 from penstock.epochs.intents import read_intent, write_intent
+from penstock.epochs.repairs import caught_up, describe, finish_repair, following
 from penstock.epochs.results import counters_of, metrics_of, next_layout, partition_states, volatile_of, watermarks_of
 from penstock.epochs.retention import Retention
 from penstock.epochs.takeover import (
@@ -42,7 +44,7 @@ from penstock.ids import MAX_WATERMARK, Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.rewrites import rewrite
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState
+from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, WentBack
 from penstock.runtime.orders import EpochOrder, TaskReport
 from penstock.storage import Storage
 from penstock.timing.durations import to_ms
@@ -71,6 +73,7 @@ class Decision:
     sources: dict[str, SourceState]
     started_ms: Milliseconds
     final: bool
+    ends_repair: bool = False
 
 
 class EpochLoop:
@@ -116,6 +119,7 @@ class EpochLoop:
         self._compactor: Compactor
         self._term: Term
         self._restored: Restored | None
+        self._back: WentBack | None = None
         self._sources: list[SourceInput] = []
         self._committers: dict[StepId, Committer] = {}
 
@@ -146,8 +150,10 @@ class EpochLoop:
         self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
         self._sources = open_sources(self._graph, config, storage, taken.info, self._executor)
         self._committers = open_committers(self._graph, storage, taken.info, taken.term)
+        named = describe_sinks(self._graph)
+        self._back = look_back(storage, taken.head, taken.before, taken.info.job, config, self._committers, named)
         fail_point("recovery:before-commit")
-        finish_commits(storage, taken.head, self._committers, exactly_once=config.guarantee == "exactly-once")
+        finish_commits(storage, taken.head, self._committers, guarantee=config.guarantee, back=self._back)
         fail_point("recovery:committed")
         self._compactor = Compactor(storage, self._job, self._term, config.compact_after, beside=config.executor != "inline")
         self._retention.load(taken.head.epochs)
@@ -158,9 +164,11 @@ class EpochLoop:
         self._executor.start(self._job)
 
     def _commit_take_over(self, taken: Taken) -> None:
-        manifest = take_over_manifest(taken, self._config, self._storage, self._clock.now_ms())
+        manifest = take_over_manifest(taken, self._config, self._storage, self._clock.now_ms(), self._back)
         self._plan_number = manifest.plan
         self._publish(manifest)
+        if told := describe(manifest.repair):
+            log.warning("%s", told)
 
     def _publish(self, manifest: Manifest) -> None:
         """Manifest, sinks, done: the epoch is the head now."""
@@ -169,8 +177,10 @@ class EpochLoop:
 
     def _complete(self, manifest: Manifest) -> None:
         """The manifest exists: its sinks are committed, again and again if need be, and it becomes the head."""
+        self._insist(lambda: turn_back(self._committers, manifest, self._config.guarantee), manifest.epoch)
         if self._config.guarantee != "at-least-once":
             self._insist(lambda: commit_sinks(self._committers, manifest.committables, manifest.epoch), manifest.epoch)
+        self._insist(lambda: finish_repair(self._committers, manifest, self._config.guarantee), manifest.epoch)
         mark_done(self._storage, manifest.epoch)
         self._head = manifest
         self._retention.committed(manifest)
@@ -229,7 +239,8 @@ class EpochLoop:
         fail_point("source:planned")
         ended = all(plan.after.ended for plan in plans.values())
         due = self._next_processing_timer()
-        if not any(plan.news for plan in plans.values()) and not ended and (due is None or due > now):
+        ends_repair = caught_up(head.repair, self._sources, plans, ended=ended)
+        if not any(plan.news for plan in plans.values()) and not ended and not ends_repair and (due is None or due > now):
             wakes = [plan.wake_ms for plan in plans.values() if plan.wake_ms is not None]
             soon = any(plan.wake_ms is None for plan in plans.values())
             return None, None if soon else min([*wakes, *([due] if due is not None else [])], default=None)
@@ -245,7 +256,8 @@ class EpochLoop:
             states=partition_states(head.state),
             final=ended,
         )
-        return Decision(order=order, sources={s: p.after for s, p in plans.items()}, started_ms=now, final=ended), None
+        after = {step: plan.after for step, plan in plans.items()}
+        return Decision(order=order, sources=after, started_ms=now, final=ended, ends_repair=ends_repair), None
 
     def _next_processing_timer(self) -> Milliseconds | None:
         ids = {number for (_, name), number in self._job.state_ids.items() if name == "timers:processing"}
@@ -298,6 +310,7 @@ class EpochLoop:
             metrics=metrics_of(reports),
             finished=decision.final,
             restored=self._restored,
+            repair=following(head.repair, order.epoch, ends=decision.ends_repair),
         )
 
     def _after(self, decision: Decision, manifest: Manifest, reports: list[TaskReport], ran: float, took: float) -> None:
@@ -379,6 +392,7 @@ class EpochLoop:
                     watermarks=head.watermarks,
                     state=head.state,
                     restored=self._restored,
+                    repair=head.repair,
                 )
             )
 
@@ -432,7 +446,7 @@ class EpochLoop:
 
 def publication_of(order: EpochOrder) -> Epoch:
     """At least once: a number for what an attempt of an epoch publishes, so that a second attempt publishes beside it."""
-    return Epoch(order.epoch * 1_000_000 + order.term % 1000 * 1000 + order.plan % 1000)
+    return Epoch(order.epoch * PUBLICATIONS + order.term % 1000 * 1000 + order.plan % 1000)
 
 
 def _committables(reports: list[TaskReport]) -> dict[str, list[object]]:

@@ -1,6 +1,7 @@
 """Becoming the driver of a job: what it goes on from, how its state is laid out for this program, the empty take-over epoch.
 
-take a term → find the head → claim states → lay them out → finish the last driver's commits → commit an empty epoch → sweep
+take a term → find the head → claim states → lay them out → decide about going back → finish the last driver's commits
+→ commit an empty epoch → sweep
 """
 
 from __future__ import annotations
@@ -9,18 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock import paths
-from penstock.config import JobConfig
+from penstock.config import Guarantee, JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.epochs.commit import commit_sinks, mark_done
 from penstock.epochs.fencing import Head, JobInfo, find_head, open_job, take_term
+from penstock.epochs.going_back import turn_back
 from penstock.epochs.intents import read_intent
 from penstock.epochs.layout import claim_states, lay_out
+from penstock.epochs.repairs import begun, finish_repair
 from penstock.epochs.retention import orphans
 from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.stages import cut
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.manifest import VERSION, Manifest, Restored, StateLayout, load_manifest
+from penstock.runtime.manifest import VERSION, Manifest, Restored, StateLayout, WentBack, load_manifest
 from penstock.storage import Storage
 
 
@@ -73,13 +76,18 @@ def take_over(
     return Taken(info=info, term=term, head=head, before=before, restored=restored, layout=layout, job=job)
 
 
-def finish_commits(storage: Storage, head: Head, committers: Mapping[StepId, Committer], *, exactly_once: bool) -> None:
+def finish_commits(
+    storage: Storage, head: Head, committers: Mapping[StepId, Committer], *, guarantee: Guarantee, back: WentBack | None = None
+) -> None:
     """Commit the sinks of epochs that were committed but not marked done.
 
-    Only of those that led to the head: a driver that woke up late may have left a manifest whose epoch is nobody's past.
+    Only of those that led to what is gone on from, the head or the epoch gone back to: a driver that woke up late may have left a
+    manifest whose epoch is nobody's past.
     """
     unfinished: list[Manifest] = []
     manifest = head.manifest
+    if back is not None:
+        manifest = load_manifest(storage, back.to) if back.to in head.epochs else None
     while manifest is not None:
         if manifest.epoch in head.undone:
             unfinished.append(manifest)
@@ -87,22 +95,30 @@ def finish_commits(storage: Storage, head: Head, committers: Mapping[StepId, Com
         further = parent in head.epochs and any(epoch <= parent for epoch in head.undone) if parent is not None else False
         manifest = load_manifest(storage, parent) if parent is not None and further else None
     for manifest in reversed(unfinished):
-        if exactly_once:
+        turn_back(committers, manifest, guarantee)
+        if guarantee == "exactly-once":
             commit_sinks(committers, manifest.committables, manifest.epoch)
+        finish_repair(committers, manifest, guarantee)
         mark_done(storage, manifest.epoch)
 
 
-def take_over_manifest(taken: Taken, config: JobConfig, storage: Storage, now_ms: Milliseconds) -> Manifest:
-    """The empty epoch with which this driver begins. Whoever drove before fails to commit from then on."""
+def take_over_manifest(
+    taken: Taken, config: JobConfig, storage: Storage, now_ms: Milliseconds, back: WentBack | None = None
+) -> Manifest:
+    """The empty epoch with which this driver begins. Whoever drove before fails to commit from then on.
+
+    Its number is above all that were ever used, by this storage or by a sink."""
     before = taken.before
     newest = max(taken.head.epochs, default=Epoch(0))
+    used = [newest] if before is None or before.job != taken.info.job else [newest, before.epoch]
+    epoch = Epoch(max(used if back is None else [*used, back.beyond]) + 1)
     sources = dict(before.sources) if before else {}
-    if config.guarantee == "at-most-once":
+    if config.guarantee == "at-most-once" and back is None:
         sources = {**sources, **read_intent(storage, newest)}
     return Manifest(
         version=VERSION,
         job=taken.info.job,
-        epoch=Epoch(newest + 1),
+        epoch=epoch,
         term=taken.term,
         plan=1,
         parent=before.epoch if before else None,
@@ -113,6 +129,8 @@ def take_over_manifest(taken: Taken, config: JobConfig, storage: Storage, now_ms
         state=taken.layout,
         finished=before.finished if before else False,
         restored=taken.restored,
+        back=back,
+        repair=begun(back, epoch, before, taken.head.manifest),
     )
 
 
