@@ -123,7 +123,7 @@ class FileEnumerator:
         pass
 
     def _without_taken_back(self, at: FilesPosition) -> None:
-        """What was read cannot be unread: when the folder's sink took it back, stop; or, if told to, go on with what replaces it."""
+        """What was read cannot be unread: if it was taken back, stop; or, if told to, go on with what replaces it."""
         taken = self._listing.taken_back(at.last)
         if taken is None:
             return
