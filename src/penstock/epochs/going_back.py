@@ -48,15 +48,19 @@ class SinkFacts:
 # --- deciding -----------------------------------------------------------------------------------------------------------------
 
 
-def way_back(head: Head, before: Manifest | None, job: JobId, newest_published: Epoch, *, repair: bool) -> WentBack | None:
+def way_back(head: Head, before: Manifest | None, job: JobId, published: Epoch, config: JobConfig) -> WentBack | None:
     """Whether the job goes back, and to where. Pure.
 
     It does when it is started from an earlier epoch of its own, or from elsewhere after it had epochs of its own; when the newest
-    manifest is damaged and it falls back; and when its storage is older than its output: a mirror, or a copy put back.
+    manifest is damaged and it falls back; and when its storage is older than its output: a mirror, or a copy put back. (At least
+    once publishes before the manifest: what is of the epoch after the newest is no sign of that.)
     """
     to = before.epoch if before is not None and before.job == job else Epoch(0)
-    beyond = max([*head.epochs, newest_published], default=Epoch(0))
-    return WentBack(to, beyond, repair) if beyond > to else None
+    newest = max(head.epochs, default=Epoch(0))
+    ahead = config.guarantee == "at-least-once"
+    if newest <= to and published <= max(newest, to) + ahead:
+        return None
+    return WentBack(to, max(newest, published), config.repair)
 
 
 def check_was_finished(head: Head, line: frozenset[Epoch], before: Manifest, storage: str) -> None:
@@ -89,14 +93,12 @@ def obstacles(sinks: Sequence[SinkFacts]) -> list[str]:
 def newest_published(told: Mapping[StepId, Published], newest: Epoch, guarantee: Guarantee) -> Epoch:
     """The newest epoch that the sinks know of. Pure.
 
-    At least once publishes an epoch's attempts under numbers of their own, and before the manifest: what may be of the epoch
-    after the newest is no sign of a storage that is behind.
-    """
+    At least once publishes an epoch's attempts under numbers of their own."""
     found = Epoch(0)
     for published in told.values():
         epoch = published.newest or Epoch(0)
         if guarantee == "at-least-once":
-            epoch = Epoch(epoch // PUBLICATIONS - 1)
+            epoch = Epoch(epoch // PUBLICATIONS)
         elif epoch // PUBLICATIONS > 0 and epoch // PUBLICATIONS <= newest + 1:  # of a time when the job ran at least once
             continue
         found = max(found, epoch)
@@ -118,7 +120,7 @@ def look_back(
     """Decide whether the job goes back; refuse, or ask, where that would repeat output. Nothing is changed yet."""
     newest = max(head.epochs, default=Epoch(0))
     published = newest_published(_told(committers, newest, config.guarantee), newest, config.guarantee)
-    back = way_back(head, before, job, published, repair=config.repair)
+    back = way_back(head, before, job, published, config)
     if back is None:
         if config.repair and (head.manifest is None or head.manifest.repair is None):
             raise ConfigError(
