@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,6 +52,8 @@ class PublishedLog:
         self._storage = storage
         self._owner = Owner(OWNER_VERSION, job, sink, job_name)
         self._head: tuple[int, LogEntry | None] | None = None
+        self._appended = 0
+        self._lock = threading.RLock()
 
     def own(self) -> None:
         """Take the folder, or find that it is ours; `SinkError` when it is somebody else's."""
@@ -66,27 +69,33 @@ class PublishedLog:
     def publish(self, epoch: Epoch, files: Sequence[PublishedFile]) -> bool:
         """Make the files visible, or during a repair part of what will be; False when they were so already."""
         wanted = self._entry(epoch, files=tuple(files))
-        return self._append(wanted, lambda number, view: views.published(view, number))
+        with self._lock:
+            return self._append(wanted, lambda number, view: views.published(view, number))
 
     def roll_back(self, to: Epoch, at: Epoch) -> bool:
         """Show what the line of epoch `to` had published when that was the newest; False when it was done already."""
-        self.refresh()
         wanted = self._entry(at, kind="back", to=to)
-        return self._append(wanted, lambda number, view: views.back(self._view_of(to)))
+        with self._lock:
+            self.refresh()
+            return self._append(wanted, lambda number, view: views.back(self._view_of(to)))
 
     def begin_repair(self, to: Epoch, at: Epoch) -> bool:
         """Show what is shown, until the switch; meanwhile hold back what the line of epoch `to` publishes."""
-        self.refresh()
         wanted = self._entry(at, kind="repair", to=to)
-        return self._append(wanted, lambda number, view: views.repair(view, self._view_of(to)))
+        with self._lock:
+            self.refresh()
+            return self._append(wanted, lambda number, view: views.repair(view, self._view_of(to)))
 
     def switch(self, at: Epoch) -> bool:
-        """End a repair: show what was held back. False when none is under way, or others have gone past `at`."""
-        _, head = self.refresh()
-        wanted = self._entry(at, kind="switch")
-        if not self.repairing or (head is not None and head.order >= wanted.order):
-            return False
-        return self._append(wanted, lambda number, view: views.switched(view))
+        """End a repair: show what was held back. False when none is under way, or others have gone past `at`.
+
+        This driver itself may have: at-least-once output is published ahead of the epoch's commit."""
+        with self._lock:
+            number, head = self.refresh()
+            if head is None or not self.repairing or (head.order >= (at, 1) and number != self._appended):
+                return False
+            wanted = self._entry(Epoch(max(at, head.epoch)), kind="switch")
+            return self._append(wanted, lambda number, view: views.switched(view))
 
     # --- looking -----------------------------------------------------------------------------------------------------------
 
@@ -106,9 +115,10 @@ class PublishedLog:
 
     def refresh(self) -> tuple[int, LogEntry | None]:
         """Read on to the end of the log."""
-        for newer, found in read_entries(self._storage, after=self._newest()[0]):
-            self._head = (newer, self._checked(found))
-        return self._newest()
+        with self._lock:
+            for newer, found in read_entries(self._storage, after=self._newest()[0]):
+                self._head = (newer, self._checked(found))
+            return self._newest()
 
     def line_of(self, epoch: Epoch) -> views.Runs:
         """What the line of an epoch had published when that was the newest."""
@@ -162,6 +172,7 @@ class PublishedLog:
                     return False
                 continue
             self._head = (number + 1, entry)
+            self._appended = number + 1
             return True
 
     def _lost(self, number: int, error: StorageError) -> LogEntry:
