@@ -293,10 +293,12 @@ def test_a_storage_that_is_behind_its_output(tmp_path: Path, guarantee: str) -> 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once"])
 @pytest.mark.parametrize("repair", [False, True])
-def test_other_guarantees_go_back_too(tmp_path: Path, guarantee: str, repair: bool) -> None:
+@pytest.mark.parametrize("pipeline", [0, 3])
+def test_other_guarantees_go_back_too(tmp_path: Path, guarantee: str, repair: bool, pipeline: int) -> None:
     old(tmp_path, guarantee=guarantee)
-    run(tmp_path, 2, start=BACK, guarantee=guarantee, repair=repair)
+    run(tmp_path, 2, start=BACK, guarantee=guarantee, repair=repair, pipeline=pipeline)
     assert rows(tmp_path) == expected((1, AT), (2, COUNT))
+    assert (head(tmp_path).repair is not None) == repair
 
 
 def test_an_epoch_that_was_given_up_unpublished_is_refused(tmp_path: Path) -> None:

@@ -20,8 +20,10 @@ import msgspec
 
 from penstock.connectors.files import view as views
 from penstock.connectors.files.log import (
+    OWNER_VERSION,
     VERSION,
     LogEntry,
+    Owner,
     PublishedFile,
     encode_entry,
     newest_entry,
@@ -34,15 +36,6 @@ from penstock.connectors.files.view import View
 from penstock.errors import NotFoundError, SinkError, StorageError
 from penstock.ids import Epoch, JobId, StepId
 from penstock.storage import Storage
-
-OWNER_VERSION = 1
-
-
-class Owner(msgspec.Struct, frozen=True):
-    version: int
-    job: str
-    sink: str
-    job_name: str = ""
 
 
 class PublishedLog:

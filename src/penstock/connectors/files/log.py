@@ -19,6 +19,7 @@ from penstock.errors import CorruptFileError, NotFoundError
 from penstock.storage import Storage
 
 VERSION = 2
+OWNER_VERSION = 1
 
 Kind = Literal["publish", "back", "repair", "switch"]
 
@@ -56,6 +57,15 @@ class LogEntry(msgspec.Struct, frozen=True):
 
     def says_the_same(self, other: LogEntry) -> bool:
         return self.order == other.order and self.kind == other.kind and set(self.files) == set(other.files)
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Who may publish in a folder."""
+
+    version: int
+    job: str
+    sink: str
+    job_name: str = ""
 
 
 def view_after(number: int, entry: LogEntry | None) -> View:
