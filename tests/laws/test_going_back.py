@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock import PrintSink, failpoints
 from penstock.connectors.twophase import SqliteSink
-from penstock.epochs import commit, going_back, publishing, repairs, takeover
+from penstock.epochs import commit, going_back, loop, publishing, repairs, takeover
 from penstock.epochs.repairs import begun
 from penstock.errors import ConfigError, FencedError, RepeatedOutputError, SinkError
 from penstock.ids import Epoch
@@ -289,6 +289,53 @@ def test_a_storage_that_is_behind_its_output(tmp_path: Path, guarantee: str) -> 
     new = expected((1, behind), (2, COUNT))
     assert rows(tmp_path) == new
     assert new <= in_table(tmp_path)
+
+
+def behind(folder: Path) -> int:
+    """A storage that is three epochs behind its output; how many records it has read."""
+    with pytest.raises(Crash):
+        run(folder, 1, executor=Interrupted(3, crash))
+    shutil.copytree(folder / "storage", folder / "mirror")
+    with pytest.raises(Crash):
+        run(folder, 1, executor=Interrupted(4, crash))
+    shutil.rmtree(folder / "storage")
+    shutil.move(folder / "mirror", folder / "storage")
+    return position(head(folder))
+
+
+@pytest.mark.parametrize(
+    "place", ["rollback:claimed", "manifest:after", "rollback:before", "rollback:done", "recovery:taken-over"]
+)
+@pytest.mark.parametrize("repair", [False, True])
+def test_a_storage_that_is_behind_may_die_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, repair: bool
+) -> None:
+    monkeypatch.setattr(failpoints, "_act", _die)
+    at = behind(tmp_path)
+    published = rows(tmp_path)
+    for passing in (1, 1, 2):
+        dies(tmp_path, place, passing, repair=repair)
+        assert rows(tmp_path) in (published, expected((1, at))) or head(tmp_path).epoch > 10
+    run(tmp_path, 2)
+    assert rows(tmp_path) == expected((1, at), (2, COUNT))
+
+
+def test_of_two_drivers_on_a_storage_that_is_behind_one_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = behind(tmp_path)
+    real = takeover.claim_of
+
+    def late(*args: Any) -> Any:
+        """All is decided; now another driver starts, and gets as far as its second epoch."""
+        monkeypatch.setattr(loop, "claim_of", real)
+        with pytest.raises(Crash):
+            run(tmp_path, 3, executor=Interrupted(2, crash))
+        return real(*args)
+
+    monkeypatch.setattr(loop, "claim_of", late)
+    with pytest.raises(FencedError):
+        run(tmp_path, 2)
+    run(tmp_path, 3)
+    assert rows(tmp_path) == expected((1, at), (3, COUNT))
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once"])

@@ -57,10 +57,17 @@ def way_back(head: Head, before: Manifest | None, job: JobId, published: Epoch, 
     """
     to = before.epoch if before is not None and before.job == job else Epoch(0)
     newest = max(head.epochs, default=Epoch(0))
+    if before is not None and (begun := only_claimed(before)) is not None:
+        return WentBack(begun.to, max(newest, published, begun.beyond), config.repair or begun.repair)
     ahead = config.guarantee == "at-least-once"
-    if newest <= to and published <= max(newest, to) + ahead:
+    if newest == to and published <= newest + ahead:
         return None
-    return WentBack(to, max(newest, published), config.repair)
+    return WentBack(to, max(newest, published, to), config.repair)
+
+
+def only_claimed(manifest: Manifest) -> WentBack | None:
+    """The way back that a driver had claimed the storage for when it died (see `takeover.claim_of`). Pure."""
+    return manifest.back if manifest.back is not None and manifest.epoch <= manifest.back.beyond else None
 
 
 def check_was_finished(head: Head, line: frozenset[Epoch], before: Manifest, storage: str) -> None:
@@ -77,7 +84,8 @@ def repeated(back: WentBack, sinks: Sequence[SinkFacts]) -> list[str]:
     """What will be published again, a line for each sink that cannot take it back. Pure."""
     lines = []
     for sink in sinks:
-        if sink.can or (sink.published is not None and sink.published.epochs == 0) or sink.records == 0:
+        known = sink.published is not None and sink.published.epochs == 0
+        if sink.can or known or sink.records == 0 or back.to >= back.beyond:
             continue
         records = sink.records if sink.published is None or sink.published.records is None else sink.published.records
         many = "nobody knows how many records" if records is None else f"{records:,} record{'s' * (records != 1)}"
@@ -225,7 +233,7 @@ def _tell(back: WentBack, facts: Sequence[SinkFacts]) -> None:
 def turn_back(committers: Mapping[StepId, Committer], manifest: Manifest, guarantee: Guarantee) -> None:
     """After the manifest of a take-over that goes back: let the sinks follow. May be repeated."""
     back = manifest.back
-    if back is None:
+    if back is None or only_claimed(manifest):
         return
     to, at = last_publication(back.to, guarantee), first_publication(manifest.epoch, guarantee)
     for step, committer in sorted(committers.items()):

@@ -20,7 +20,7 @@ from penstock.connectors.protocol import Committer
 from penstock.epochs.admission import Admission
 from penstock.epochs.agreement import check_agreement
 from penstock.epochs.checkpoints import Checkpoints, Durability
-from penstock.epochs.commit import commit_sinks
+from penstock.epochs.commit import commit_sinks, write_manifest
 from penstock.epochs.compactor import Compactor
 from penstock.epochs.control import Inbox, Request
 from penstock.epochs.ends import describe_sinks, open_committers, open_sources
@@ -38,6 +38,7 @@ from penstock.epochs.retention import Retention
 from penstock.epochs.takeover import (
     Start,
     Taken,
+    claim_of,
     finish_commits,
     processing_time,
     sweep_orphans,
@@ -174,7 +175,7 @@ class EpochLoop:
         """Become the driver: finish what the last one committed, lay state out, commit an empty epoch."""
         config, storage = self._config, self._storage
         taken = take_over(self._graph, config, storage, self._start, self._python_paths)
-        self._job, self._term, self._restored = taken.job, taken.term, taken.restored
+        self._job, self._term = taken.job, taken.term
         self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
         self._sources = open_sources(self._graph, config, storage, taken.info, self._executor)
         self._committers = open_committers(self._graph, storage, taken.info, taken.term)
@@ -198,6 +199,8 @@ class EpochLoop:
             sleep=self._clock.sleep,
         )
         self._commit_take_over(taken)
+        if self._start is not None:
+            self._start.release()
         self._pipeline = Pipeline(self._head, self._publishing.commit, self._depth)
         self._checkpoints.made(self._head.processing_time)
         fail_point("recovery:taken-over")
@@ -207,7 +210,10 @@ class EpochLoop:
 
     def _commit_take_over(self, taken: Taken) -> None:
         manifest = take_over_manifest(taken, self._config, self._storage, self._clock.now_ms(), self._back)
-        self._plan_number = manifest.plan
+        self._plan_number, self._restored = manifest.plan, manifest.restored
+        if (claim := claim_of(taken, manifest)) is not None:
+            write_manifest(self._storage, claim)
+            fail_point("rollback:claimed")
         self._publishing.publish(manifest)
         self._head = manifest
         if told := describe(manifest.repair):
