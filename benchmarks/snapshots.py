@@ -2,16 +2,16 @@
 
 State: per key a count, a sum and a text, about 100 bytes with the key. Events are generated, output goes exactly once to Parquet.
 
-- savepoint: of a job that does not run, from the call to savepoint.json; its bytes, and the peak memory of the processes that made it.
-- restore: from the call of a job that starts from the savepoint, in a warm session, to its first committed epoch, which has touched
-  every partition: by then all of the state is in the local stores. Ratio `restore`: over the time in which Spark, warm, reads and
-  sorts the same Parquet by key group and key, and keeps nothing.
-- `delta`: everything an epoch that touches 10k of the keys makes the job write (deltas, manifests, its share of merged files) over
-  the bytes of the changed entries, keys and values.
+- savepoint: of a job that does not run, from the call to savepoint.json; its bytes; the peak memory of what made it.
+- restore: from the call of a job that starts from the savepoint, in a warm session, to its first committed epoch, which has
+  touched every partition: by then all of the state is in the local stores. Ratio `restore`: over the time in which Spark, warm,
+  reads and sorts the same Parquet by key group and key, and keeps nothing.
+- `delta`: everything that epochs which touch 10k of the keys make the job write (deltas, manifests, merged files) over the bytes
+  of the changed entries, keys and values.
 - `interval`: throughput with a commit of every epoch over that with a checkpoint every 30 s.
 - `during`: throughput of a job with 1M keys while `penstock savepoint` runs beside it, over that without, in turns.
-- `slow_storage`, `slow_sink`: throughput with a storage that takes 1 s for each write, and with a sink whose commit takes 300 ms, over
-  that without.
+- `slow_storage`, `slow_sink`: throughput with a storage that takes 1 s for each write, and with a sink whose commit takes 300 ms,
+  over that without.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 from harness.contenders import ContenderError, run_contender
 from harness.peers import SPARK, python_of
+from harness.penstock_snapshots import Keys
 from harness.places import fresh_folder
 from harness.progress import say
 from harness.report import Report, parser_of, table_of
@@ -90,22 +92,9 @@ def large_state(keys: int, report: Report, *, ratios: bool) -> list[list[str]]:
         f"restore_{keys}_s": round(restored["seconds"], 2),
         f"savepoint_{keys}_mb": round(saved["bytes"] / 1e6, 1),
     }
-    rows = [
-        [
-            f"savepoint of {keys:,} keys",
-            f"{saved['seconds']:.1f}",
-            _mb(saved["bytes"]),
-            _mb(saved["peak_kb"] * 1024),
-            f"{saved['rows']:,}",
-        ],
-        [
-            f"restore of {keys:,} keys",
-            f"{restored['seconds']:.1f}",
-            "",
-            _mb(restored["peak_kb"] * 1024),
-            f"{restored['entries']:,}",
-        ],
-    ]
+    made = (f"{saved['seconds']:.1f}", _mb(saved["bytes"]), _mb(saved["peak_kb"] * 1024), f"{saved['rows']:,}")
+    back = (f"{restored['seconds']:.1f}", "", _mb(restored["peak_kb"] * 1024), f"{restored['entries']:,}")
+    rows = [[f"savepoint of {keys:,} keys", *made], [f"restore of {keys:,} keys", *back]]
     if ratios:
         parquet = {"files": [str(state)]}
         python = python_of(SPARK)
@@ -131,9 +120,6 @@ def _sample(stored: Any) -> Any:
 
 def _distinct_touched(keys: int) -> int:
     """How many entries the epochs change: keys that come twice in an epoch are one."""
-    import numpy as np
-    from harness.penstock_snapshots import Keys
-
     numbers = np.arange(keys, keys + TOUCHED * EPOCHS)
     chosen = Keys(keys)(numbers)["key"].to_numpy()
     return sum(len(np.unique(chosen[start : start + TOUCHED])) for start in range(0, len(chosen), TOUCHED))

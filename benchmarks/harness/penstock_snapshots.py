@@ -1,4 +1,4 @@
-"""The Penstock side of `snapshots.py`: jobs with much state, savepoints of them, restores, and jobs whose storage or sink is slow.
+"""The Penstock side of `snapshots.py`: jobs with much state, savepoints and restores, and jobs whose storage or sink is slow.
 
 `main` runs what `parameters["job"]` names, in a process of its own.
 """
@@ -137,7 +137,6 @@ def savepoint(parameters: Parameters) -> Result:
 
 def restore(parameters: Parameters) -> Result:
     """From the call to the first committed epoch that has touched every partition; the session is warm."""
-    keys = parameters["keys"]
     warm = environment("warm", parameters)
     program(warm, {**parameters, "keys": 1000, "out": parameters["out"] + "/warm"}, 2000)
     warm.execute()
@@ -149,7 +148,7 @@ def restore(parameters: Parameters) -> Result:
     result = env.execute(restore_from=parameters["savepoint"], listener=lambda record: committed.append(time.perf_counter()))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + _workers_peak_kb()
     entries = max((record.state_entries or 0 for record in result.history), default=0)
-    return {"seconds": committed[0] - started, "entries": entries, "keys": keys, "peak_kb": peak, "records": result.records_in}
+    return {"seconds": committed[0] - started, "entries": entries, "peak_kb": peak, "records": result.records_in}
 
 
 def _workers_peak_kb() -> int:
@@ -286,16 +285,8 @@ def _span(saving: bool, action: Callable[[], None]) -> dict[str, Any]:
 
 def _cli_savepoint(out: Path, number: int) -> None:
     command = "from penstock.cli import main; main()"
-    arguments = [
-        sys.executable,
-        "-c",
-        command,
-        "savepoint",
-        str(out / "steady-storage"),
-        "--to",
-        str(out / f"savepoint-{number}"),
-    ]
-    subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL)
+    places = ["savepoint", str(out / "steady-storage"), "--to", str(out / f"savepoint-{number}")]
+    subprocess.run([sys.executable, "-c", command, *places], check=True, stdout=subprocess.DEVNULL)
 
 
 def _rate(marks: list[tuple[float, int]], begin: float, end: float) -> float:

@@ -1,4 +1,4 @@
-"""Spark reads the Parquet files of a savepoint's state and sorts them by key group and key: what a restore does, without keeping it.
+"""Spark reads the Parquet files of a savepoint's state and sorts them by key group and key: a restore that keeps nothing.
 
 Timed, after the same over a small part in the same session: from the read to the end of a write that writes nothing (`noop`).
 """
