@@ -264,6 +264,15 @@ def test_what_does_not_fit_is_told() -> None:
     assert [entry[1:] for entry in columns.write(table)] == list(zip(keys, values, strict=True))
 
 
+def test_types_with_limits_are_their_types() -> None:
+    ints = checked(StateInfo("s", "n", "value", {"constrained": "int", "by": {"ge": 0}}), [b"\x01"], [b"\x05"])
+    assert ints.column("value").to_pylist() == [5]
+    moment = datetime(2026, 1, 2)  # noqa: DTZ001 - that is the point
+    stored = [codec_for(datetime).encode(moment)]
+    naive = checked(StateInfo("s", "n", "value", {"constrained": "datetime", "by": {"tz": False}}), [b"\x01"], stored)
+    assert naive.column("value").to_pylist() == [moment]
+
+
 def test_pickled_values_stay_bytes() -> None:
     class Evil:
         def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
