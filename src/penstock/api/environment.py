@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import shutil
 import signal
@@ -24,18 +25,15 @@ from penstock.epochs.loop import Clock, EpochLoop
 from penstock.epochs.status import StatusWriter
 from penstock.errors import ConfigError, PlanError
 from penstock.plan.nodes import Graph
+from penstock.programs import intercept as intercept
+from penstock.programs import overrides as overrides
+from penstock.programs import running
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
 from penstock.storage import open_storage
 from penstock.timing.watermarks import Watermarks
 
 T = TypeVar("T")
-
-overrides: ContextVar[dict[str, Any] | None] = ContextVar("penstock_overrides", default=None)
-"""Settings of the command line: they win over the program's."""
-
-intercept: ContextVar[Callable[[StreamEnvironment], JobResult] | None] = ContextVar("penstock_intercept", default=None)
-"""Called instead of running: how `penstock explain` gets at a program's plan."""
 
 listeners: ContextVar[tuple[Listener, ...]] = ContextVar("penstock_listeners", default=())
 """Told of every committed epoch (a `RunListener` also of start and end): how the command line shows progress."""
@@ -105,7 +103,7 @@ class StreamEnvironment:
         """Run the program until its input ends, it is stopped, or it fails for good."""
         instead = intercept.get()
         if instead is not None:
-            return instead(self)
+            return instead(self._with(settings))  # type: ignore[no-any-return]
         config = _configured(_configured(self._config, settings), overrides.get() or {})
         if not any(isinstance(node.definition, SinkStep) for node in self._graph):
             raise PlanError("the program writes nothing", hint="end a stream with sink_to(...), print() or execute_and_collect()")
@@ -122,9 +120,16 @@ class StreamEnvironment:
                 clock=clock,
                 listeners=told,
                 python_paths=_python_paths(),
+                program=running(self._graph, overrides.get()),
             )
             with _stop_on_signals(loop):
                 return _told(loop.run, [one for one in told if isinstance(one, RunListener)], config.name, storage.uri)
+
+    def _with(self, settings: dict[str, Any]) -> StreamEnvironment:
+        """The same program with other settings."""
+        env = copy.copy(self)
+        env._config = _configured(self._config, settings)
+        return env
 
     def _executor(self, config: JobConfig) -> Executor:
         if config.executor == "inline":

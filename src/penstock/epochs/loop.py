@@ -41,6 +41,7 @@ from penstock.failpoints import fail_point
 from penstock.ids import MAX_WATERMARK, Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.rewrites import rewrite
+from penstock.programs import Program
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState
 from penstock.runtime.orders import EpochOrder, TaskReport
@@ -87,6 +88,7 @@ class EpochLoop:
         listeners: tuple[Listener, ...] = (),
         python_paths: tuple[str, ...] = (),
         start: Start | None = None,
+        program: Program | None = None,
     ) -> None:
         self._graph = rewrite(graph)
         self._config = config
@@ -96,6 +98,7 @@ class EpochLoop:
         self._listeners = listeners
         self._python_paths = python_paths
         self._start = start
+        self._program = program
         self._plan_number = 0
         self._failures = 0
         self._stop: Request | None = None
@@ -141,7 +144,7 @@ class EpochLoop:
     def _take_over(self) -> None:
         """Become the driver: finish what the last one committed, lay state out, commit an empty epoch."""
         config, storage = self._config, self._storage
-        taken = take_over(self._graph, config, storage, self._start, self._python_paths)
+        taken = take_over(self._graph, config, storage, self._start, self._python_paths, self._program)
         self._job, self._term, self._restored = taken.job, taken.term, taken.restored
         self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
         self._sources = open_sources(self._graph, config, storage, taken.info, self._executor)
@@ -297,6 +300,7 @@ class EpochLoop:
             read=order.sources,
             metrics=metrics_of(reports),
             finished=decision.final,
+            program=head.program,
             restored=self._restored,
         )
 
@@ -378,6 +382,7 @@ class EpochLoop:
                     sources={**head.sources, **sources},
                     watermarks=head.watermarks,
                     state=head.state,
+                    program=head.program,
                     restored=self._restored,
                 )
             )

@@ -19,6 +19,7 @@ from penstock.epochs.retention import orphans
 from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.stages import cut
+from penstock.programs import Program, record_program
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.manifest import VERSION, Manifest, Restored, StateLayout, load_manifest
 from penstock.storage import Storage
@@ -43,10 +44,17 @@ class Taken:
     restored: Restored | None
     layout: StateLayout
     job: CompiledJob
+    program: str = ""
+    """Its hash."""
 
 
 def take_over(
-    graph: Graph, config: JobConfig, storage: Storage, start: Start | None, python_paths: tuple[str, ...] = ()
+    graph: Graph,
+    config: JobConfig,
+    storage: Storage,
+    start: Start | None,
+    python_paths: tuple[str, ...] = (),
+    program: Program | None = None,
 ) -> Taken:
     """Take a term, and compile the program on what is committed. Nothing is committed yet."""
     info = open_job(storage, config.name, config.max_parallelism)
@@ -70,7 +78,18 @@ def take_over(
         paths=python_paths,
     )
     restored = start.restored if start is not None else before.restored if before is not None else None
-    return Taken(info=info, term=term, head=head, before=before, restored=restored, layout=layout, job=job)
+    if program is not None:
+        record_program(storage, program)
+    return Taken(
+        info=info,
+        term=term,
+        head=head,
+        before=before,
+        restored=restored,
+        layout=layout,
+        job=job,
+        program=program.hash if program is not None else "",
+    )
 
 
 def finish_commits(storage: Storage, head: Head, committers: Mapping[StepId, Committer], *, exactly_once: bool) -> None:
@@ -112,6 +131,7 @@ def take_over_manifest(taken: Taken, config: JobConfig, storage: Storage, now_ms
         watermarks=before.watermarks if before else {},
         state=taken.layout,
         finished=before.finished if before else False,
+        program=taken.program,
         restored=taken.restored,
     )
 
