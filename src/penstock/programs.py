@@ -123,9 +123,7 @@ def plan_hash(graph: Graph) -> str:
             [i.step, i.tag, None if i.exchange is None else [i.exchange.kind, _selector(i.exchange.selector)]]
             for i in node.inputs
         ]
-        states = [
-            [s.name, s.kind, s.what, None if s.state is None else state_codec(s.state).schema] for s in node.states()
-        ]
+        states = [[s.name, s.kind, s.what, None if s.state is None else state_codec(s.state).schema] for s in node.states()]
         steps.append([node.step, definition.kind.partition(" ")[0] if ends else definition.kind, edges, states])
     return hashlib.sha256(msgspec.json.encode(steps, order="deterministic", enc_hook=repr)).hexdigest()[:16]
 
@@ -242,7 +240,7 @@ def within(
     except _Reached as caught:
         if caught.error is not None:
             raise caught.error from None
-        return caught.done  # type: ignore[no-any-return]
+        return caught.done  # type: ignore[return-value]
     finally:
         intercept.reset(intercepted)
         overrides.reset(overridden)

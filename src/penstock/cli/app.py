@@ -11,6 +11,7 @@ import penstock
 from penstock.cli.doctor import doctor_command
 from penstock.cli.explain import explain_command
 from penstock.cli.jobs import jobs_command
+from penstock.cli.replay import replay_command
 from penstock.cli.run import run_command
 from penstock.cli.stop import stop_command
 
@@ -27,6 +28,7 @@ _PROGRAM = {"ignore_unknown_options": True}
 
 app.command("run", context_settings=_PROGRAM)(run_command)
 app.command("explain", context_settings=_PROGRAM)(explain_command)
+app.command("replay")(replay_command)
 app.command("jobs")(jobs_command)
 app.command("stop")(stop_command)
 app.command("doctor")(doctor_command)

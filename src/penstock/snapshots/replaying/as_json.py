@@ -41,11 +41,7 @@ def replay_data(replay: Replay) -> dict[str, Any]:
 
 
 def _step(step: StepReplay) -> dict[str, Any]:
-    counted = {
-        field.name: getattr(step, field.name)
-        for field in fields(step)
-        if field.name not in ("events", "changes")
-    }
+    counted = {field.name: getattr(step, field.name) for field in fields(step) if field.name not in ("events", "changes")}
     return {**counted, "events": [_event(one) for one in step.events], "changes": [_change(one) for one in step.changes]}
 
 

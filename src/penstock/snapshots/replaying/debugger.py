@@ -8,7 +8,7 @@ Laws:
 from __future__ import annotations
 
 import bdb
-import pdb
+import pdb  # noqa: T100 - this is what it is for
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType

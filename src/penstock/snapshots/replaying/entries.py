@@ -1,10 +1,10 @@
 """Entries of the state store as people know them: step, state, key, window, value.
 
-    value       group · state id · key · [window]                       → value
-    map         group · state id · key · [window] · map key             → value
-    list        group · state id · key · [window] · number of a chunk   → elements
-    timers      group · state id · time · key · [window]
-    chunks      group · state id · time · level                         → rows, one for each key
+value       group · state id · key · [window]                       → value
+map         group · state id · key · [window] · map key             → value
+list        group · state id · key · [window] · number of a chunk   → elements
+timers      group · state id · time · key · [window]
+chunks      group · state id · time · level                         → rows, one for each key
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class StateForms(dict[int, StateForm]):
         for prefix, changed in lists.items():
             form = self.of_entry(prefix)
             assert form is not None
-            was = dict(chunks_before(prefix))
+            was: dict[bytes, bytes | None] = dict(chunks_before(prefix))
             now = {**was, **changed}
             place = form.place(prefix + bytes(CHUNK_NUMBER))
             found.append(

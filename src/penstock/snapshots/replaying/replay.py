@@ -74,10 +74,12 @@ def replay(
     """Run a kept epoch of a job again, from the snapshot before it and the same input, without touching the job.
 
     `job` is its storage, and `epoch` a number, "latest", or "next": what the job would do next, for a job that fails there.
-    `job` may also be `JOB@EPOCH`. The program is the one that wrote the epoch, as recorded; or `app`, a file, with `arguments`; or
-    `env`, a `StreamEnvironment`. `step` and `key` choose what is looked at; `limit` how many events of a step are kept (None: all).
-    `record` names a file that keeps the step's part as a test case, for `penstock.testing.replay_recorded`. `records`: how much the
-    next epoch is to read, at most.
+    `job` may also be `JOB@EPOCH`.
+
+    The program is the one that wrote the epoch, as recorded; or `app`, a file, with `arguments`; or `env`, a `StreamEnvironment`.
+    `step` and `key` choose what is looked at; `limit` how many events of a step are kept (None: all). `record` names a file that
+    keeps the step's part as a test case, for `penstock.testing.replay_recorded`. `records`: how much the next epoch is to read,
+    at most.
     """
     target, named = parse_target(os.fspath(job))
     wanted = epoch if epoch is not None else named
@@ -137,9 +139,7 @@ def _program(program: Program | None, app: str | None) -> tuple[str, str | None,
     return program.path, program.module, [f"replayed with today's program: {', '.join(changed)} changed since"] if changed else []
 
 
-def _replay(
-    planned: Planned, storage: Storage, info: JobInfo, choice: Choice, options: Options, notes: list[str]
-) -> Replay:
+def _replay(planned: Planned, storage: Storage, info: JobInfo, choice: Choice, options: Options, notes: list[str]) -> Replay:
     """Inside the program, at its `execute()`."""
     if planned.config.name != info.name:
         raise ConfigError(
@@ -172,7 +172,9 @@ def _traces(compiled: Compiled, choice: Choice, options: Options) -> dict[StepId
     if options.step is not None and options.step not in steps:
         raise ConfigError(f"the program has no step {options.step!r}", detail=f"its steps: {', '.join(steps)}")
     forms = StateForms.of(compiled.graph, compiled.ids)
-    by_key = {step for step, node in steps.items() if any(i.exchange is not None and i.exchange.kind == "key_by" for i in node.inputs)}
+    by_key = {
+        step for step, node in steps.items() if any(i.exchange is not None and i.exchange.kind == "key_by" for i in node.inputs)
+    }
     made: dict[StepId, StepTrace] = {}
     for step, node in steps.items():
         definition = node.definition
@@ -258,7 +260,12 @@ def _fails(graph: Graph, step: StepId) -> bool:
 
 def _count(traces: dict[StepId, StepTrace], ran: Ran, choice: Choice) -> None:
     """Counts of the epochs that were asked for."""
-    shown = [report for given, reports in zip(choice.inputs, ran.reports, strict=False) if given.epoch in choice.shown for report in reports]
+    shown = [
+        report
+        for given, reports in zip(choice.inputs, ran.reports, strict=False)
+        if given.epoch in choice.shown
+        for report in reports
+    ]
     for step, metrics in metrics_of(shown).items():
         result = traces[StepId(step)].result
         result.records_in, result.records_out, result.skipped = metrics.records_in, metrics.records_out, metrics.skipped

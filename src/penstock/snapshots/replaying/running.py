@@ -242,5 +242,3 @@ def close_stores(folder: str) -> None:
     for store in open_stores():
         if store.path.startswith(below):
             store.close()
-
-

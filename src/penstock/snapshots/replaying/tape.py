@@ -1,7 +1,7 @@
 """What a step was given and what it made of it, kept as a test case.
 
-A case has a *part* for each epoch and partition: state before, input in order (records, watermarks, the clock), output, state after.
-Parts do not depend on each other: no key is in two of them, but in another epoch's.
+A case has a *part* for each epoch and partition: state before, input in order (records, watermarks, the clock), output, state
+after. Each part can be run by itself.
 """
 
 from __future__ import annotations

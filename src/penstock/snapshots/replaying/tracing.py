@@ -309,7 +309,7 @@ def _watch_stateless(operator: PerRecord, services: Services, trace: StepTrace) 
     operator.on_batch = take  # type: ignore[method-assign,assignment]
 
 
-# --- windows, record by record ---------------------------------------------------------------------------------------------------
+# --- windows, record by record ---------------------------------------------------------------------------------------------
 
 
 def _watch_windows(operator: Any, services: Services, trace: StepTrace) -> None:

@@ -31,9 +31,7 @@ _COMPACTED = re.compile(r"\d+-c\d+")
 Entries = dict[bytes, bytes | None]
 
 
-def verify(
-    storage: Storage, forms: StateForms, parent: Manifest, committed: Manifest, ran: list[list[TaskReport]]
-) -> Verdict:
+def verify(storage: Storage, forms: StateForms, parent: Manifest, committed: Manifest, ran: list[list[TaskReport]]) -> Verdict:
     """Compare the reports of replayed epochs with the manifest they led to."""
     then = entries_in(storage, new_files(parent.state, committed.state))
     now = entries_in(storage, [report.state for reports in ran for report in _in_order(reports) if report.state is not None])
@@ -85,8 +83,8 @@ def _difference(forms: StateForms, store_key: bytes, then: bytes | None, now: by
     place = form.place(store_key)
     if form.chunked:
         what = f"state {form.name!r}, rows of time {place.time}"
-        left, right = ({readable_key(form, k): v for k, v in form.rows(data).items()} for data in (then, now))
-        return Difference(what=what, committed=left, replayed=right, step=form.step)
+        rows = [{readable_key(form, k): v for k, v in form.rows(data).items()} for data in (then, now)]
+        return Difference(what=what, committed=rows[0], replayed=rows[1], step=form.step)
     what, key = f"state {form.name!r}", readable_key(form, place.key)
     if form.kind == "timers":
         left, right = (ABSENT if data is None else place.time for data in (then, now))
