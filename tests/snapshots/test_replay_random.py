@@ -162,7 +162,8 @@ def all_kinds(script: list[Any], cut: int | None) -> StreamEnvironment:
         CollectSink(), name="out-sessions"
     )
     keyed.window(TumblingWindows(milliseconds=15), trigger=CountTrigger(2)).process(
-        lambda values, ctx: [(ctx.key, len(values))], name="buffered"
+        lambda values, ctx: [(ctx.key, len(values))],  # type: ignore[arg-type]
+        name="buffered",
     ).sink_to(CollectSink(), name="out-buffered")
     stream.map_batches(doubled, name="batches").sink_to(CollectSink(), name="out-batches")
     return env

@@ -23,7 +23,7 @@ from penstock.epochs.executor import Executor
 from penstock.epochs.history import JobResult, Listener, RunListener
 from penstock.epochs.loop import Clock, EpochLoop
 from penstock.epochs.status import StatusWriter
-from penstock.errors import ConfigError, PlanError
+from penstock.errors import ConfigError, PlanError, UserCodeError
 from penstock.plan.nodes import Graph
 from penstock.programs import intercept as intercept
 from penstock.programs import overrides as overrides
@@ -122,7 +122,7 @@ class StreamEnvironment:
                 python_paths=_python_paths(),
                 program=running(self._graph, overrides.get()),
             )
-            with _stop_on_signals(loop):
+            with _stop_on_signals(loop), _hinting(config):
                 return _told(loop.run, [one for one in told if isinstance(one, RunListener)], config.name, storage.uri)
 
     def _with(self, settings: dict[str, Any]) -> StreamEnvironment:
@@ -175,6 +175,17 @@ def _storage_uri(config: JobConfig) -> Iterator[str]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _hinting(config: JobConfig) -> Iterator[None]:
+    """A function that fails can be looked into: the epoch that failed is still to be read."""
+    try:
+        yield
+    except UserCodeError as error:
+        if config.storage is not None:
+            error.add_note(f"to look into it: penstock replay {config.storage}@next --pdb")
+        raise
 
 
 @contextlib.contextmanager

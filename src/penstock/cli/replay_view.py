@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -134,16 +135,29 @@ def changes_table(changes: list[StateChange]) -> Table:
     windowed = any(change.window is not None for change in changes)
     for column in ("key", *(("window",) if windowed else ()), "state", "before", "after"):
         table.add_column(column, overflow="fold")
-    for change in changes:
+    for change in sorted(changes, key=lambda change: repr(change.key)):
         name = change.state if change.map_key is NO_KEY else f"{change.state}[{value_text(change.map_key)}]"
         window = "" if change.window is None else f"{moment(change.window[0])} to {moment(change.window[1])}"
-        shown = [
-            moment(value) if change.kind == "timers" and value is not ABSENT else value_text(value)
-            for value in (change.before, change.after)
-        ]
+        shown = before_and_after(change)
         row = [value_text(change.key), *((window,) if windowed else ()), name, *shown]
         table.add_row(*(Text(cell) for cell in row))
     return table
+
+
+def before_and_after(change: StateChange) -> tuple[str, str]:
+    before, after = change.before, change.after
+    if change.kind == "timers":
+        return (
+            value_text(before) if before is ABSENT else moment(before),
+            value_text(after) if after is ABSENT else moment(after),
+        )
+    if isinstance(before, list) and isinstance(after, list) and change.kind == "list" and after[: len(before)] == before:
+        return _count(before), f"the same and {value_text(after[len(before) :])}"
+    return value_text(before), value_text(after)
+
+
+def _count(elements: list[Any]) -> str:
+    return "1 element" if len(elements) == 1 else f"{len(elements):,} elements"
 
 
 def _show_failure(console: Console, replay: Replay, trace: bool) -> None:
@@ -156,13 +170,14 @@ def _show_failure(console: Console, replay: Replay, trace: bool) -> None:
         console.print(Text(failure.trace), soft_wrap=True)
     event = replay.failed
     if event is not None:
-        key = "" if event.key is NO_KEY else f" --key {_quoted(value_text(event.key))}"
+        key = "" if event.key is NO_KEY else f" --key {key_argument(event.key)}"
         stop = f"--step {replay.failed_step}{key} --pdb --at {event.number}"
         console.print(Text(f"  to stop right before it: {stop}", style="green"), soft_wrap=True)
 
 
-def _quoted(text: str) -> str:
-    return f'"{text}"' if " " in text or "'" in text or "(" in text else text
+def key_argument(key: Any) -> str:
+    """A key as `--key` takes it, for the shell."""
+    return shlex.quote(key if isinstance(key, str) else repr(key))
 
 
 def _show_verdict(console: Console, replay: Replay) -> None:

@@ -8,10 +8,12 @@ Laws:
 from __future__ import annotations
 
 import bdb
+import os
 import pdb  # noqa: T100 - this is what it is for
 import sys
-from collections.abc import Callable, Iterator
-from types import FrameType
+import sysconfig
+from collections.abc import Callable
+from types import FrameType, GeneratorType
 from typing import IO, Any
 
 from penstock.snapshots.replaying.result import NO_KEY, Event
@@ -43,7 +45,7 @@ class Debugger:
         sys.settrace(debugger.trace_dispatch)
         try:
             result = function(*arguments)
-            if isinstance(result, Iterator):
+            if type(result) is GeneratorType:
                 result = list(result)
         except bdb.BdbQuit:
             raise Quit from None
@@ -93,6 +95,8 @@ class _Pdb(pdb.Pdb):
 
     def user_line(self, frame: FrameType) -> None:
         if not self.stopped:
+            if not _own(frame):
+                return
             self.stopped = True
             self.message(self.banner)
         super().user_line(frame)
@@ -110,6 +114,16 @@ class _Pdb(pdb.Pdb):
     def do_EOF(self, arg: str) -> bool | None:  # noqa: N802 - pdb's name
         self.quit_asked = True
         return super().do_EOF(arg)
+
+
+def _own(frame: FrameType) -> bool:
+    """Is it a frame of the user's, and not of what Penstock calls on the way there?"""
+    file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__", ""))
+    return not file.startswith(("<frozen", *_LIBRARY)) and module.partition(".")[0] not in _BELOW
+
+
+_LIBRARY = (sysconfig.get_path("stdlib") + os.sep,)
+_BELOW = frozenset(("penstock", "numpy", "pyarrow", "msgspec", "lmdb", "cloudpickle"))
 
 
 def _banner(step: str, event: Event | None) -> str:

@@ -13,11 +13,10 @@ from typing import Any
 from penstock.epochs.fencing import JobInfo
 from penstock.epochs.results import metrics_of
 from penstock.errors import ConfigError
-from penstock.functions import function_location
 from penstock.ids import Epoch, Milliseconds, StepId
+from penstock.plan.explain import user_function
 from penstock.plan.nodes import Graph
 from penstock.programs import Planned, Program, find_program, within
-from penstock.runtime.operators.operator import Definition
 from penstock.snapshots.replaying.choice import NEXT, Choice, Wanted, choose, parse_target, read_job
 from penstock.snapshots.replaying.debugger import Debugger
 from penstock.snapshots.replaying.entries import StateForms
@@ -191,7 +190,7 @@ def _traces(compiled: Compiled, choice: Choice, options: Options) -> dict[StepId
             tape = Tape(definition, own, codec, wanted)
         stops = options.debugger if chosen and (options.step is not None or options.key is not NO_KEY) else None
         made[step] = StepTrace(
-            StepReplay(step=step, kind=definition.kind, function=_function(definition), keyed=step in by_key),
+            StepReplay(step=step, kind=definition.kind, function=user_function(definition.function()), keyed=step in by_key),
             forms=forms,
             shown=choice.shown,
             wanted=wanted,
@@ -200,11 +199,6 @@ def _traces(compiled: Compiled, choice: Choice, options: Options) -> dict[StepId
             tape=tape,
         )
     return made
-
-
-def _function(definition: Definition) -> str | None:
-    function = definition.function()
-    return None if function is None else function_location(function)
 
 
 def _result(
@@ -272,6 +266,8 @@ def _count(traces: dict[StepId, StepTrace], ran: Ran, choice: Choice) -> None:
         result.counters = dict(metrics.counters)
     for trace in traces.values():
         trace.result.keys = len(trace.keys)
+        if trace.attributed and not trace.result.records_in:  # its task failed, and reported no counts
+            trace.result.records_in = trace.calls - trace.result.timers
 
 
 def _main_module() -> str:

@@ -44,6 +44,10 @@ class _Part:
     error: str | None = None
     closed: bool = False
 
+    @property
+    def happened(self) -> bool:
+        return bool(self.output or self.touched) or any("records" in one for one in self.input)
+
 
 class Tape:
     """Records one step."""
@@ -131,7 +135,7 @@ class Tape:
 
     def write(self, path: str, about: dict[str, Any]) -> None:
         """Write the case."""
-        parts = [self._part(part) for part in self._parts if any("records" in one for one in part.input) or part.touched]
+        parts = [self._part(part) for part in self._parts if part.happened]
         if not parts:
             raise ConfigError(
                 "there is nothing to record: the step saw no record and no timer" + (" of this key" if self._wanted else ""),
@@ -142,9 +146,11 @@ class Tape:
             **about,
             "kind": self._definition.kind,
             "errors": self._definition.errors,
-            "runs": why_not_run(self._definition) is None,
             "parts": parts,
         }
+        why = why_not_run(self._definition)
+        if why is not None:
+            case["only_to_read"] = why
         with open(path, "w", encoding="utf-8") as file:
             json.dump(case, file, indent=1, ensure_ascii=False)
             file.write("\n")

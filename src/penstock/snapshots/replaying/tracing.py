@@ -7,8 +7,9 @@ objects. It is the operator's own calls of the user's functions that are watched
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any
 
 from penstock.contexts import Timers
@@ -172,6 +173,21 @@ def _call(trace: StepTrace, stop: bool, function: Callable[..., Any], event: Eve
     return trace.debugger.call(trace.result.step, function, event, *arguments)
 
 
+def _yielding(result: Any, failed: Callable[[Exception], None]) -> Any:
+    """What a function returned; a generator's errors come when it is asked for more."""
+    if not isinstance(result, GeneratorType):
+        return result
+
+    def each() -> Iterator[Any]:
+        try:
+            yield from result
+        except Exception as error:
+            failed(error)
+            raise
+
+    return each()
+
+
 def _watch_keyed(operator: KeyedProcessOperator, services: Services, definition: Definition, trace: StepTrace) -> None:
     keyed, ctx, function = operator.keyed, operator.ctx, operator.function
     names = [declared.name for declared in definition.states(operator.step) if declared.state is not None]
@@ -190,13 +206,17 @@ def _watch_keyed(operator: KeyedProcessOperator, services: Services, definition:
             event.before = peek(handles, keyed.slot)
         mark = ctx.side_mark()
         noted.changes = []
+
+        def failed(error: Exception) -> None:
+            trace.failed(event or _keyed_event(trace, operator, what, timer), error, keyed.slot.encoded)
+
         try:
             result = _call(trace, stop, call, event, what, ctx)
             if event is None or not kept:
-                return result
+                return _yielding(result, failed)
             outputs = None if result is None else list(result)
         except Exception as error:
-            trace.failed(event or _keyed_event(trace, operator, what, timer), error, keyed.slot.encoded)
+            failed(error)
             raise
         time = event.timestamp_ms if not timer or event.domain == "event" else None
         event.outputs = [Emitted(duplicate(value), time) for value in outputs or ()]
@@ -271,6 +291,7 @@ class NotedTimers(Timers):
 def _watch_stateless(operator: PerRecord, services: Services, trace: StepTrace) -> None:
     call = operator.call
     on_batch = operator.on_batch
+    several = isinstance(operator, FlatMapOperator | ProcessOperator)
     times: list[int] = []
     row = 0
 
@@ -286,17 +307,21 @@ def _watch_stateless(operator: PerRecord, services: Services, trace: StepTrace) 
         kept, stop = trace.keeps(None), trace.stops(None)
         event = trace.event("record", operator.watermark, value=record, time=time) if kept or stop else None
         mark = context[0].side_mark() if context else {}
+
+        def failed(error: Exception) -> None:
+            trace.failed(event or trace.event("record", operator.watermark, value=record, time=time), error)
+
         try:
             result = _call(trace, stop, call, event, record, *context)
             if event is None or not kept:
-                return result
-            if isinstance(operator, FlatMapOperator | ProcessOperator):
+                return _yielding(result, failed) if several else result
+            if several:
                 result = None if result is None else list(result)
         except Exception as error:
-            trace.failed(event or trace.event("record", operator.watermark, value=record, time=time), error)
+            failed(error)
             raise
         made = [record] if result else []
-        if isinstance(operator, FlatMapOperator | ProcessOperator):
+        if several:
             made = result or []
         elif not isinstance(operator, FilterOperator):
             made = [result]
