@@ -119,7 +119,7 @@ class _Pdb(pdb.Pdb):
 def _own(frame: FrameType) -> bool:
     """Is it a frame of the user's, and not of what Penstock calls on the way there?"""
     file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__", ""))
-    return not file.startswith(("<frozen", *_LIBRARY)) and module.partition(".")[0] not in _BELOW
+    return not file.startswith(("<frozen", "<string>", *_LIBRARY)) and module.partition(".")[0] not in _BELOW
 
 
 _LIBRARY = (sysconfig.get_path("stdlib") + os.sep,)

@@ -16,7 +16,7 @@ from penstock.epochs.ends import open_sources
 from penstock.epochs.fencing import JobInfo
 from penstock.epochs.inputs import SourcePlan
 from penstock.epochs.layout import claim_states, lay_out
-from penstock.epochs.results import next_layout, watermarks_of
+from penstock.epochs.results import files_of, next_due, next_layout, watermarks_of
 from penstock.epochs.takeover import processing_time
 from penstock.errors import PenstockError, SourceError
 from penstock.executors.inline import InlineExecutor
@@ -126,7 +126,7 @@ def run_epochs(
             if failures:
                 ran.failure = failures[0].failure
                 break
-            ran.layout = next_layout(ran.layout, reports)
+            ran.layout = next_layout(ran.layout, files_of(reports).items(), next_due(ran.layout, reports))
             ran.watermarks = {**ran.watermarks, **watermarks_of(reports)}
     except PenstockError as error:
         raise _gone(error, inputs) from error
