@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from struct import Struct
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from penstock.ids import Epoch
 from penstock.plan.nodes import Graph
 from penstock.runtime.operators.operator import StateDeclaration
 from penstock.snapshots.replaying.result import ABSENT, NO_KEY, StateChange, Window
+from penstock.snapshots.store_keys import end_of_value
 from penstock.state.descriptors import MapState
 from penstock.state.handles import state_codec
 from penstock.state.keys import KeyCodec, key_codec
@@ -32,10 +32,6 @@ CHUNK_NUMBER = 8
 
 Entry = tuple[bytes, bytes | None, bytes | None]
 """A store key, what was there before, and what is there after."""
-
-
-class NotReadableError(ValueError):
-    """Bytes that are not what the declaration says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +77,7 @@ class StateForm:
             return Place(*self._without_window(rest))
         if self.kind == "list":
             return Place(*self._without_window(rest[:-CHUNK_NUMBER]), sub=rest[-CHUNK_NUMBER:])
-        end = end_of_key(rest)
+        end = end_of_value(rest)
         return Place(rest[:end], rest[end : end + self.namespace], rest[end + self.namespace :])
 
     def _without_window(self, encoded: bytes) -> tuple[bytes, bytes]:
@@ -259,52 +255,3 @@ def elements_of(chunk: bytes) -> list[bytes]:
         found.append(chunk[at + 4 : at + 4 + size])
         at += 4 + size
     return found
-
-
-# --- where a key ends --------------------------------------------------------------------------------------------------------
-
-_SIZED = {
-    0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0),  # bytes
-    0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1),  # extensions
-    0xD9: (1, 0), 0xDA: (2, 0), 0xDB: (4, 0),  # strings
-}  # fmt: skip
-_FIXED = {
-    0xC0: 1, 0xC2: 1, 0xC3: 1, 0xCA: 5, 0xCB: 9, 0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9, 0xD0: 2, 0xD1: 3, 0xD2: 5, 0xD3: 9,
-    0xD4: 3, 0xD5: 4, 0xD6: 6, 0xD7: 10, 0xD8: 18,
-}  # fmt: skip
-_MANY = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
-_LENGTHS = {1: Struct(">B"), 2: Struct(">H"), 4: Struct(">I")}
-
-
-def end_of_key(data: bytes, at: int = 0) -> int:
-    """Where the MessagePack value that begins at `at` ends: keys are such values, and nothing tells them from what follows.
-
-    >>> end_of_key(msgspec.msgpack.encode(("a", 7)) + b"rest")
-    4
-    """
-    left = 1
-    while left:
-        if at >= len(data):
-            raise NotReadableError("a key ends in the middle")
-        head = data[at]
-        left -= 1
-        if head <= 0x7F or head >= 0xE0:
-            at += 1
-        elif head <= 0x8F:
-            at, left = at + 1, left + 2 * (head & 0x0F)
-        elif head <= 0x9F:
-            at, left = at + 1, left + (head & 0x0F)
-        elif head <= 0xBF:
-            at += 1 + (head & 0x1F)
-        elif head in _FIXED:
-            at += _FIXED[head]
-        elif head in _SIZED:
-            width, more = _SIZED[head]
-            at += 1 + width + more + _LENGTHS[width].unpack_from(data, at + 1)[0]
-        elif head in _MANY:
-            width, each = _MANY[head]
-            left += each * _LENGTHS[width].unpack_from(data, at + 1)[0]
-            at += 1 + width
-        else:
-            raise NotReadableError(f"0x{head:02x} begins no MessagePack value")
-    return at
