@@ -17,6 +17,7 @@ from penstock import (
     ListState,
     MapState,
     OutputTag,
+    RestartPolicy,
     SessionWindows,
     StreamEnvironment,
     Ttl,
@@ -119,5 +120,13 @@ if __name__ == "__main__":
     parser.add_argument("--broken", type=int, default=None)
     parser.add_argument("--executor", default="inline")
     given = parser.parse_args()
-    settings = {"storage": given.storage, "executor": given.executor, "parallelism": 2, "max_records_per_epoch": 7, "keep": 100}
-    build(StreamEnvironment("shop", **settings), orders(given.orders, broken=given.broken)).execute()
+    env = StreamEnvironment(
+        "shop",
+        storage=given.storage,
+        executor=given.executor,
+        parallelism=2,
+        max_records_per_epoch=7,
+        keep=100,
+        restart=RestartPolicy(attempts=0),
+    )
+    build(env, orders(given.orders, broken=given.broken)).execute()

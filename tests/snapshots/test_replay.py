@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock import KeyedProcessFunction, RestartPolicy, StreamEnvironment, ValueState, snapshots
+from penstock import FileSource, Job, KeyedProcessFunction, RestartPolicy, StreamEnvironment, ValueState, snapshots
 from penstock.errors import ConfigError, NotFoundError, SourceError, UserCodeError
+from penstock.ids import StepId
 from penstock.runtime.manifest import load_manifest
 from penstock.snapshots.replaying.choice import parse_target, spans
 from penstock.snapshots.shadow import ShadowStorage
 from penstock.storage import open_storage
+from penstock.testing import execute_inline
 from tests.snapshots import shop
 from tests.snapshots.test_replay_random import contents
 
@@ -171,6 +172,59 @@ def test_a_changed_collection_is_found_out(tmp_path: Path) -> None:
     assert ("in", "records in", 3, 2) in [(d.step, d.what, d.committed, d.replayed) for d in replayed.verdict.differences]
 
 
+def test_epochs_that_were_committed_together(tmp_path: Path) -> None:
+    """They are run one after another; one of them may be named, all of them are by the last."""
+    env = program(tmp_path, pipeline=3, checkpoint_interval=3600)
+    execute_inline(env, storage=str(tmp_path), pipeline=3, checkpoint_interval=3600)
+    (one,) = [one for one in snapshots.replayable(open_storage(tmp_path)) if len(one.inputs) > 1]
+    first, *_, last = [given.epoch for given in one.inputs]
+    assert last == one.epoch
+    whole = snapshots.replay(tmp_path, last, env=env)
+    assert whole.reproduced, whole.verdict
+    assert whole.epochs == list(range(first, last + 1))
+    assert whole.step("orders").records_in == one.records_in == 30
+    part = snapshots.replay(tmp_path, first + 1, env=env)
+    assert part.reproduced
+    assert part.step("orders").records_in == 7
+    assert {event.epoch for event in part.step("reminders").events} == {first + 1}
+    assert [e for e in whole.step("reminders").events if e.epoch == first + 1] == part.step("reminders").events
+    with pytest.raises(ConfigError, match="is not committed"):
+        snapshots.replay(tmp_path, last + 1, env=env)
+
+
+def test_after_a_restore_at_another_parallelism(job: Path, tmp_path: Path) -> None:
+    """State that begins with the files of a savepoint."""
+    Job(job).savepoint(tmp_path / "savepoint", epoch=4)
+    restored = program(tmp_path / "other", parallelism=3, restore_from=str(tmp_path / "savepoint"))
+    restored.execute()
+    epochs = snapshots.replayable(open_storage(tmp_path / "other"))
+    assert sum(one.records_in for one in epochs) == 30 - 21
+    for one in epochs:
+        replayed = snapshots.replay(tmp_path / "other", one.epoch, env=restored)
+        assert replayed.reproduced, replayed.verdict
+        assert replayed.parallelism == 3
+
+
+def test_the_handle_of_a_job_and_its_pins(job: Path) -> None:
+    seen: list[list[str]] = []
+
+    class Looking(shop.Reminder):
+        def open(self, context: Any) -> None:
+            seen.append([path.name for path in (job / "pins").iterdir()])
+
+    env = StreamEnvironment("shop", **SETTINGS)
+    env.from_source(
+        program(job).graph.nodes[StepId("orders")].definition.source,  # type: ignore[attr-defined]
+        watermarks=program(job).graph.nodes[StepId("orders")].definition.watermarks,  # type: ignore[attr-defined]
+        name="orders",
+    ).key_by("customer").process(Looking(), name="reminders").print(name="out")
+    replayed = Job(job).replay(4, env=env, step="reminders", key="ann")
+    assert {event.key for event in replayed.step("reminders").events} == {"ann"}
+    assert seen
+    assert all(len(pins) == 2 for pins in seen)
+    assert list((job / "pins").iterdir()) == []
+
+
 # --- the next epoch ----------------------------------------------------------------------------------------------------------
 
 
@@ -237,8 +291,6 @@ def test_the_empty_epoch_of_a_driver(job: Path) -> None:
 
 
 def test_input_that_is_gone(tmp_path: Path) -> None:
-    from penstock import FileSource
-
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"n": 1}\n{"n": 2}\n')
     env = StreamEnvironment("files", storage=str(tmp_path / "job"), **SETTINGS)
@@ -282,8 +334,8 @@ def test_a_program_with_more_and_with_less_state(job: Path) -> None:
     """Today's program may be another: what it keeps goes on, what it does not is named."""
     env = StreamEnvironment("shop", **SETTINGS)
     stream = env.from_source(
-        replace(program(job).graph.nodes["orders"].definition.source),  # type: ignore[index,attr-defined]
-        watermarks=program(job).graph.nodes["orders"].definition.watermarks,  # type: ignore[index,attr-defined]
+        program(job).graph.nodes[StepId("orders")].definition.source,  # type: ignore[attr-defined]
+        watermarks=program(job).graph.nodes[StepId("orders")].definition.watermarks,  # type: ignore[attr-defined]
         name="orders",
     )
     stream.key_by("customer").sum("price", name="spent").print(name="out")

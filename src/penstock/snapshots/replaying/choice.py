@@ -14,6 +14,7 @@ import msgspec
 
 from penstock import paths
 from penstock.epochs.fencing import JobInfo
+from penstock.epochs.pins import kept_epochs
 from penstock.errors import ConfigError, CorruptFileError, NotFoundError
 from penstock.ids import Epoch
 from penstock.runtime.manifest import EpochInput, Manifest, load_manifest
@@ -79,11 +80,6 @@ def read_job(storage: Storage) -> JobInfo:
         raise CorruptFileError(f"{storage.uri}/{paths.JOB} cannot be read", detail=str(error)) from error
 
 
-def kept_epochs(storage: Storage) -> list[Epoch]:
-    """The epochs whose manifests are there."""
-    return sorted(paths.epoch_number(one.path) for one in storage.list(paths.EPOCHS) if one.path.endswith(".json"))
-
-
 def inputs_of(manifest: Manifest) -> tuple[EpochInput, ...]:
     """What was run for a manifest, in order; nothing for the empty epoch that a driver begins with."""
     if not manifest.read:
@@ -100,7 +96,7 @@ def inputs_of(manifest: Manifest) -> tuple[EpochInput, ...]:
 
 def replayable(storage: Storage) -> list[Replayable]:
     """Every epoch that can be run again, oldest first."""
-    kept = kept_epochs(storage)
+    kept = sorted(kept_epochs(storage)[0])
     found = []
     for epoch in kept:
         try:
@@ -128,7 +124,7 @@ def replayable(storage: Storage) -> list[Replayable]:
 
 def choose(storage: Storage, wanted: Wanted) -> Choice:
     """What is to be run again for an epoch, or why it cannot be. `"next"` has no inputs yet."""
-    kept = kept_epochs(storage)
+    kept = sorted(kept_epochs(storage)[0])
     if not kept:
         raise ConfigError(f"the job in {storage.uri} has no committed epoch", hint="run it first")
     if wanted == NEXT:

@@ -112,7 +112,7 @@ class StateForm:
         columns = [[load_vector(kind, blob).tolist() for kind, blob in each] for each in vectors]
         found: dict[bytes, list[Any]] = {}
         for number, key in enumerate(keys):
-            row = [_unboxed([vector[number] for vector in each]) for each in columns]
+            row = _unboxed([_unboxed([vector[number] for vector in each]) for each in columns])
             found.setdefault(key, []).append(row)
         return found
 
@@ -205,8 +205,8 @@ def _row_changes(epoch: Epoch, form: StateForm, time: int, entries: list[Entry])
             kind=form.kind,
             key=readable_key(form, key),
             map_key=time,
-            before=before.get(key, ABSENT),
-            after=after.get(key, ABSENT),
+            before=_unboxed(before[key]) if key in before else ABSENT,
+            after=_unboxed(after[key]) if key in after else ABSENT,
         )
         for key in dict.fromkeys([*before, *after])
         if before.get(key) != after.get(key)

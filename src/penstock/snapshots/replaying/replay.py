@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.epochs.fencing import JobInfo
+from penstock.epochs.pins import kept_epochs, pin
 from penstock.epochs.results import metrics_of
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, StorageError
 from penstock.ids import Epoch, Milliseconds, StepId
 from penstock.plan.explain import user_function
 from penstock.plan.nodes import Graph
@@ -100,21 +101,36 @@ def replay(
     info = read_job(storage)
     choice = choose(storage, wanted)
     program = find_program(storage, choice.program)
-    if env is not None:
-        return _replay(env, storage, info, choice, options, [])
-    path, module, notes = _program(program, app)
+    with ExitStack() as held:
+        notes = _hold(storage, choice, held)
+        if env is not None:
+            return _replay(env, storage, info, choice, options, notes)
+        path, module, said = _program(program, app)
 
-    def found(planned: Planned) -> Replay:
-        return _replay(planned, storage, info, choice, options, notes)
+        def found(planned: Planned) -> Replay:
+            return _replay(planned, storage, info, choice, options, [*said, *notes])
 
-    return within(
-        found,
-        path,
-        arguments if arguments is not None else list(program.arguments) if program is not None else [],
-        module=module,
-        folder=program.folder if program is not None else None,
-        settings=program.settings if program is not None else None,
-    )
+        return within(
+            found,
+            path,
+            arguments if arguments is not None else list(program.arguments) if program is not None else [],
+            module=module,
+            folder=program.folder if program is not None else None,
+            settings=program.settings if program is not None else None,
+        )
+
+
+def _hold(storage: Storage, choice: Choice, held: ExitStack) -> list[str]:
+    """Pin what is read, so that a running job keeps it. What cannot be pinned is said."""
+    done = set(kept_epochs(storage)[1])
+    for manifest in (choice.parent, choice.committed):
+        if manifest is None or manifest.epoch not in done:  # one whose output waits for its sink is not retired meanwhile
+            continue
+        try:
+            held.enter_context(pin(storage, manifest.epoch, "replay"))
+        except StorageError as error:
+            return [f"the epoch could not be pinned, and a running job may retire it meanwhile: {error.what}"]
+    return []
 
 
 def _program(program: Program | None, app: str | None) -> tuple[str, str | None, list[str]]:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.contexts import Timers
 from penstock.ids import Milliseconds, StepId
-from penstock.records import NO_TIMESTAMP, Batch
+from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.keyed import KeyedProcessOperator
 from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
@@ -27,6 +29,8 @@ from penstock.snapshots.replaying.trace import StepTrace, TappedOutputs, TracedP
 from penstock.state.keys import key_codec
 from penstock.timing.durations import time_ms
 from penstock.windows.aligned import AlignedOperator
+from penstock.windows.columnar.measures import measure_of
+from penstock.windows.columnar.merge import MergeStep
 from penstock.windows.operator import WindowOperator
 from penstock.windows.step import WindowStep
 from penstock.windows.window import WINDOW_SIZE, decode_window
@@ -97,7 +101,7 @@ def _watch_input(operator: Any, services: Services, definition: Definition, trac
     codec = key_codec(key_type_of(definition))
     whole = not trace.attributed
 
-    def take(batch: Any, then: Callable[[], None]) -> None:
+    def take(batch: Any, then: Callable[[], None], port: int = 0) -> None:
         trace.entered(services)
         if trace.tape is not None:
             trace.tape.batch(batch)
@@ -106,14 +110,16 @@ def _watch_input(operator: Any, services: Services, definition: Definition, trac
         if whole:
             keyed = isinstance(batch, Keyed)
             rows = [batch.keys[code] for code in batch.codes.tolist()] if keyed else None
-            trace.records(batch.batch if keyed else batch, operator.watermark, rows, codec.decode)
+            inner = batch.batch if keyed else batch
+            named = _named(inner, definition) if isinstance(definition, MergeStep) and port == 0 else inner
+            trace.records(named, operator.watermark, rows, codec.decode)
             trace.during("batch", operator.watermark, then)
         else:
             then()
 
     if inputs > 1:
         on_input = operator.on_input
-        operator.on_input = lambda port, batch: take(batch, lambda: on_input(port, batch))
+        operator.on_input = lambda port, batch: take(batch, lambda: on_input(port, batch), port)
     else:
         on_batch = operator.on_batch
         operator.on_batch = lambda batch: take(batch, lambda: on_batch(batch))
@@ -138,6 +144,14 @@ def _watch_input(operator: Any, services: Services, definition: Definition, trac
         trace.during("end", operator.watermark, end)
 
     operator.on_watermark, operator.on_processing_time, operator.on_end = on_watermark, on_processing_time, on_end
+
+
+def _named(rows: Columns, definition: MergeStep) -> Columns:
+    """What a partial aggregation sends, with names: times, and the parts of each aggregate."""
+    parts = [(one.describe().rpartition(" = ")[2], measure_of(one).width) for one in definition.shared]
+    names = [name if width == 1 else f"{name} {part}" for name, width in parts for part in range(1, width + 1)]
+    times = ("start", "end")[-(len(rows.data.columns) - len(names)) :]
+    return Columns(pa.RecordBatch.from_arrays(rows.data.columns, names=[*times, *names]), DICT_ROW)
 
 
 def key_type_of(definition: Definition) -> Any:

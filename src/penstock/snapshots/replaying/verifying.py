@@ -116,9 +116,9 @@ def _times(parent: Manifest, committed: Manifest, ran: list[list[TaskReport]]) -
     clocks: dict[str, dict[str, Any]] = {}
     for reports in ran:
         watermarks.update(watermarks_of(reports))
-        for report in reports:
-            for step, reported in report.clocks.items():
-                clocks.setdefault(step, {}).update({p: c for p, c in reported.items() if c is not None})
+    for report in ran[-1]:
+        for step, reported in report.clocks.items():
+            clocks.setdefault(step, {}).update({p: c for p, c in reported.items() if c is not None})
     for step in sorted(watermarks.keys() | committed.watermarks.keys()):
         left, right = committed.watermarks.get(step, ABSENT), watermarks.get(step, ABSENT)
         if left != right:
