@@ -168,8 +168,8 @@ def _replay(planned: Planned, storage: Storage, info: JobInfo, choice: Choice, o
         following: NextEpoch | None = None
         inputs = choice.inputs
         if choice.wanted == NEXT:
-            now = options.now_ms()
-            following = plan_next(planned.graph, planned.config, info, choice.parent, shadow, now, options.records)
+            local, now = os.path.join(folder, "local"), options.now_ms()
+            following = plan_next(planned, info, choice.parent, shadow, local, now, options.records)
             inputs = (following.input,)
             choice = Choice(wanted=NEXT, parent=choice.parent, inputs=inputs)
         compiled = compile_program(planned.graph, info, choice.parent, shadow, os.path.join(folder, "local"))

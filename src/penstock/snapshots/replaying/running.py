@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.config import JobConfig
 from penstock.epochs.admission import Admission
 from penstock.epochs.ends import open_sources
 from penstock.epochs.fencing import JobInfo
@@ -24,6 +23,7 @@ from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.rewrites import rewrite
 from penstock.plan.stages import cut
+from penstock.programs import Planned
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.manifest import EpochInput, Manifest, SourceState, StateLayout
 from penstock.runtime.operators.operator import Definition
@@ -193,10 +193,17 @@ class NextEpoch:
 
 
 def plan_next(
-    graph: Graph, config: JobConfig, info: JobInfo, head: Manifest, storage: Storage, now_ms: Milliseconds, records: int | None
+    planned: Planned,
+    info: JobInfo,
+    head: Manifest,
+    storage: Storage,
+    folder: str,
+    now_ms: Milliseconds,
+    records: int | None,
 ) -> NextEpoch:
     """The next epoch as the loop would plan it when the job starts again. Enumerators are asked; nothing is committed."""
-    config = replace(config, parallelism=head.state.parallelism, max_parallelism=head.state.max_parallelism)
+    state = head.state
+    config = replace(planned.config, parallelism=state.parallelism, max_parallelism=state.max_parallelism, local_dir=folder)
     admission = Admission(
         target_ms=to_ms(config.target_epoch),
         max_records=max(config.max_records_per_epoch, records or 0),
@@ -205,14 +212,14 @@ def plan_next(
         first=records or config.first_records_per_epoch,
     )
     now = processing_time(now_ms, head)
-    sources = open_sources(rewrite(graph), config, storage, info, InlineExecutor())
+    sources = open_sources(rewrite(planned.graph), config, storage, info, InlineExecutor())
     limits = admission.limits(sum(not head.sources.get(source.step, SourceState()).ended for source in sources))
     plans: dict[str, SourcePlan] = {}
     try:
         for source in sources:
-            state = head.sources.get(source.step, SourceState())
+            at = head.sources.get(source.step, SourceState())
             try:
-                plans[source.step] = source.plan(state, limits, now, config.parallelism)
+                plans[source.step] = source.plan(at, limits, now, config.parallelism)
             except PenstockError as error:
                 raise SourceError(
                     f"what the source {source.step!r} would read next cannot be found out here",
