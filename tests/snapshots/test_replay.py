@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +309,13 @@ def test_the_wrong_program(job: Path) -> None:
     other.from_collection([1]).print()
     with pytest.raises(ConfigError, match=r"runs the job 'other', and .* holds the job 'shop'"):
         snapshots.replay(job, 2, env=other)
+
+
+def test_a_copy_of_a_job(job: Path, tmp_path: Path) -> None:
+    shutil.copytree(job, tmp_path / "copy")
+    replayed = snapshots.replay(tmp_path / "copy", 3, env=program(job))
+    assert replayed.reproduced
+    assert replayed.notes == [f"the program runs its job in {job}, and what is replayed is in file://{tmp_path / 'copy'}"]
 
 
 def test_a_job_without_a_program_file(job: Path) -> None:

@@ -161,6 +161,7 @@ def _replay(planned: Planned, storage: Storage, info: JobInfo, choice: Choice, o
             f"the program runs the job {planned.config.name!r}, and {storage.uri} holds the job {info.name!r}",
             hint="name the right program with --app; of a program with several jobs only the first can be replayed",
         )
+    notes = [*notes, *_elsewhere(planned, storage)]
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-replay-"))
         stack.callback(close_stores, folder)
@@ -179,6 +180,14 @@ def _replay(planned: Planned, storage: Storage, info: JobInfo, choice: Choice, o
         job = watched(compiled.job, lambda step, definition: Traced(inner=definition, trace=traces[step]))
         ran = run_epochs(job, choice.parent, compiled.layout, inputs, options.debugger)
         return _result(storage, info, choice, compiled, traces, ran, following, options, notes, shadow)
+
+
+def _elsewhere(planned: Planned, storage: Storage) -> list[str]:
+    """A program that keeps its job in another place may be another one: a copy is replayed, or it has several jobs."""
+    own = planned.config.storage
+    if own is None or open_storage(own).uri == storage.uri:
+        return []
+    return [f"the program runs its job in {own}, and what is replayed is in {storage.uri}"]
 
 
 def _traces(compiled: Compiled, choice: Choice, options: Options) -> dict[StepId, StepTrace]:

@@ -223,8 +223,8 @@ def plan_next(
             except PenstockError as error:
                 raise SourceError(
                     f"what the source {source.step!r} would read next cannot be found out here",
-                    detail=str(error),
-                    hint="the next epoch can be planned for sources that need no engine: files, collections, generators, Kafka",
+                    detail=f"{error.what}\n{error.detail}".rstrip(),
+                    hint=error.hint or "mend the source; epochs that are committed can be replayed",
                 ) from error
     finally:
         for source in sources:
