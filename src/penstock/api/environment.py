@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import shutil
 import signal
@@ -23,8 +24,11 @@ from penstock.epochs.executor import Executor
 from penstock.epochs.history import JobResult, Listener, RunListener
 from penstock.epochs.loop import Clock, EpochLoop
 from penstock.epochs.status import StatusWriter
-from penstock.errors import ConfigError, PlanError
+from penstock.errors import ConfigError, PlanError, UserCodeError
 from penstock.plan.nodes import Graph
+from penstock.programs import intercept as intercept
+from penstock.programs import overrides as overrides
+from penstock.programs import running
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
 from penstock.snapshots.restore import starting_from
@@ -32,12 +36,6 @@ from penstock.storage import open_storage
 from penstock.timing.watermarks import Watermarks
 
 T = TypeVar("T")
-
-overrides: ContextVar[dict[str, Any] | None] = ContextVar("penstock_overrides", default=None)
-"""Settings of the command line: they win over the program's."""
-
-intercept: ContextVar[Callable[[StreamEnvironment], JobResult] | None] = ContextVar("penstock_intercept", default=None)
-"""Called instead of running: how `penstock explain` gets at a program's plan."""
 
 listeners: ContextVar[tuple[Listener, ...]] = ContextVar("penstock_listeners", default=())
 """Told of every committed epoch (a `RunListener` also of start and end): how the command line shows progress."""
@@ -115,7 +113,7 @@ class StreamEnvironment:
         """Run the program until its input ends, it is stopped, or it fails for good."""
         instead = intercept.get()
         if instead is not None:
-            return instead(self)
+            return instead(self._with(settings))  # type: ignore[no-any-return]
         config = _configured(_configured(self._config, settings), overrides.get() or {})
         if not any(isinstance(node.definition, SinkStep) for node in self._graph):
             raise PlanError("the program writes nothing", hint="end a stream with sink_to(...), print() or execute_and_collect()")
@@ -136,11 +134,18 @@ class StreamEnvironment:
                         listeners=told,
                         python_paths=_python_paths(),
                         start=start,
+                        program=running(self._graph, overrides.get()),
                     )
-                    with _stop_on_signals(loop):
+                    with _stop_on_signals(loop), _hinting(config):
                         return loop.run()
 
             return _told(run, [one for one in told if isinstance(one, RunListener)], config.name, storage.uri)
+
+    def _with(self, settings: dict[str, Any]) -> StreamEnvironment:
+        """The same program with other settings."""
+        env = copy.copy(self)
+        env._config = _configured(self._config, settings)
+        return env
 
     def _executor(self, config: JobConfig) -> Executor:
         if config.executor == "inline":
@@ -186,6 +191,17 @@ def _storage_uri(config: JobConfig) -> Iterator[str]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _hinting(config: JobConfig) -> Iterator[None]:
+    """A function that fails can be looked into: the epoch that failed is still to be read."""
+    try:
+        yield
+    except UserCodeError as error:
+        if config.storage is not None:
+            error.add_note(f"to look into it: penstock replay {config.storage}@next --pdb")
+        raise
 
 
 @contextlib.contextmanager

@@ -57,6 +57,7 @@ from penstock.failpoints import fail_point
 from penstock.ids import MAX_WATERMARK, Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.rewrites import rewrite
+from penstock.programs import Program
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, WentBack
 from penstock.runtime.orders import EpochOrder, TaskReport
@@ -110,6 +111,7 @@ class EpochLoop:
         listeners: tuple[Listener, ...] = (),
         python_paths: tuple[str, ...] = (),
         start: Start | None = None,
+        program: Program | None = None,
     ) -> None:
         self._graph = rewrite(graph)
         self._config = config
@@ -119,6 +121,7 @@ class EpochLoop:
         self._listeners = listeners
         self._python_paths = python_paths
         self._start = start
+        self._program = program
         self._plan_number = 0
         self._failures = 0
         self._stop: Request | None = None
@@ -174,7 +177,7 @@ class EpochLoop:
     def _take_over(self) -> None:
         """Become the driver: finish what the last one committed, lay state out, commit an empty epoch."""
         config, storage = self._config, self._storage
-        taken = take_over(self._graph, config, storage, self._start, self._python_paths)
+        taken = take_over(self._graph, config, storage, self._start, self._python_paths, self._program)
         self._job, self._term = taken.job, taken.term
         self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
         self._sources = open_sources(self._graph, config, storage, taken.info, self._executor)
@@ -385,6 +388,7 @@ class EpochLoop:
             read=order.sources,
             metrics=metrics_of(reports),
             finished=decision.final,
+            program=head.program,
             restored=self._restored,
             repair=following(head.repair, order.epoch, ends=decision.ends_repair),
         )
@@ -451,6 +455,7 @@ class EpochLoop:
                 sources={**head.sources, **sources},
                 watermarks=head.watermarks,
                 state=head.state,
+                program=head.program,
                 restored=self._restored,
                 repair=head.repair,
             )

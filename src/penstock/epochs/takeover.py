@@ -31,6 +31,7 @@ from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.stages import cut
+from penstock.programs import Program, record_program
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, StateLayout, WentBack, load_manifest
 from penstock.storage import Storage
@@ -68,10 +69,17 @@ class Taken:
     job: CompiledJob
     sources: dict[str, SourceState]
     elsewhere: bool = False
+    program: str = ""
+    """Its hash."""
 
 
 def take_over(
-    graph: Graph, config: JobConfig, storage: Storage, start: Start | None, python_paths: tuple[str, ...] = ()
+    graph: Graph,
+    config: JobConfig,
+    storage: Storage,
+    start: Start | None,
+    python_paths: tuple[str, ...] = (),
+    program: Program | None = None,
 ) -> Taken:
     """Take a term, and compile the program on what is committed. Nothing is committed yet."""
     info = open_job(storage, config.name, config.max_parallelism)
@@ -104,6 +112,8 @@ def take_over(
     restored = before.restored if before is not None else None
     if start is not None:
         restored = start.restored
+    if program is not None:
+        record_program(storage, program)
     return Taken(
         info=info,
         term=term,
@@ -114,6 +124,7 @@ def take_over(
         job=job,
         sources=claims.kept,
         elsewhere=start is not None,
+        program=program.hash if program is not None else "",
     )
 
 
@@ -175,6 +186,7 @@ def take_over_manifest(
         watermarks=before.watermarks if before else {},
         state=taken.layout,
         finished=before.finished if before else False,
+        program=taken.program,
         restored=restored,
         back=back,
         repair=begun(back, epoch, before, taken.head.manifest),

@@ -87,7 +87,7 @@ def _step(node: Node, stage: int) -> dict[str, Any]:
         "named": node.named,
         "stage": stage,
         "kind": definition.kind,
-        "function": _user_function(definition.function()),
+        "function": user_function(definition.function()),
         "errors": definition.errors,
         "inputs": [
             {"step": i.step, "tag": i.tag, "exchange": None if i.exchange is None else i.exchange.describe()} for i in node.inputs
@@ -128,7 +128,7 @@ def _over_columns(graph: Graph) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _user_function(function: Any) -> str | None:
+def user_function(function: Any) -> str | None:
     """`name (file:line)`. Of a function of Penstock's own (reduce, fold, split, …): the one the user gave it, if any."""
     for given in (function, *(getattr(function, name, None) for name in ("function", "aggregate", "selector"))):
         if given is None:

@@ -1,4 +1,5 @@
-"""Snapshots that people operate: savepoints, and the epochs of jobs, read, edited, built, compared, restored.
+"""Snapshots that people operate: savepoints, and the epochs of jobs, read, edited, built, compared, restored,
+replayed.
 
     from penstock import snapshots
 
@@ -14,10 +15,15 @@ from penstock.snapshots.editing import SnapshotEditor, StateEditor, edit
 from penstock.snapshots.output_diff import OutputDiff, diff_output
 from penstock.snapshots.reading import Snapshot, SnapshotState, read
 from penstock.snapshots.regrouping import regroup
+from penstock.snapshots.replaying.choice import Replayable, replayable
+from penstock.snapshots.replaying.replay import replay
+from penstock.snapshots.replaying.result import Replay, StepReplay
 
 __all__ = [
     "Change",
     "OutputDiff",
+    "Replay",
+    "Replayable",
     "Snapshot",
     "SnapshotBuilder",
     "SnapshotDiff",
@@ -25,10 +31,13 @@ __all__ = [
     "SnapshotState",
     "StateDiff",
     "StateEditor",
+    "StepReplay",
     "build",
     "diff",
     "diff_output",
     "edit",
     "read",
     "regroup",
+    "replay",
+    "replayable",
 ]
