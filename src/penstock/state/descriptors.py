@@ -256,6 +256,17 @@ class AggregatingState(State, Generic[I, O]):
         raise _unbound()
 
 
+def value_state(given: Any, default: Any = None) -> ValueState[Any]:
+    """A `state_type=`: a type, or a `ValueState` of it that says more."""
+    if not isinstance(given, State):
+        return ValueState(given, default)
+    if not isinstance(given, ValueState) or given.default is not None:
+        raise PlanError(f"state_type is a {type(given).__name__}", hint="give a type, or a ValueState of it without a default")
+    made = copy.copy(given)
+    made.default = default
+    return made
+
+
 def declared_states(function: Any) -> dict[str, State]:
     """The states declared on a function's class, or set on the instance by its constructor, by name."""
     found: dict[str, State] = {}

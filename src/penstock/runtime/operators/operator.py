@@ -27,6 +27,9 @@ DEAD_LETTERS = "dead-letters"
 """The side output that gets the records a step with `errors="dead_letter"` could not process."""
 
 
+KeyFields = tuple[str | int, ...]
+
+
 class DeadLetter(msgspec.Struct, frozen=True):
     """A record that a user's function raised on."""
 
@@ -185,6 +188,8 @@ class StateDeclaration:
     """Of what it is, if that may not change while the state is kept."""
     namespace: int = 0
     """So many bytes (a window) follow the key."""
+    key_fields: KeyFields | None = None
+    """The fields that the key is made of; None if a function makes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
