@@ -26,6 +26,7 @@ from penstock.errors import ConfigError, PlanError
 from penstock.plan.nodes import Graph
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
+from penstock.snapshots.restore import starting_from
 from penstock.storage import open_storage
 from penstock.timing.watermarks import Watermarks
 
@@ -136,17 +137,23 @@ class StreamEnvironment:
             storage = open_storage(uri)
             if config.storage is not None:
                 told += (StatusWriter(storage, config.name),)
-            loop = EpochLoop(
-                graph=self._graph,
-                config=config,
-                storage=storage,
-                executor=executor or self._executor(config),
-                clock=clock,
-                listeners=told,
-                python_paths=_python_paths(),
-            )
-            with _stop_on_signals(loop):
-                return _told(loop.run, [one for one in told if isinstance(one, RunListener)], config.name, storage.uri)
+
+            def run() -> JobResult:
+                with starting_from(self._graph, config, storage, told) as start:
+                    loop = EpochLoop(
+                        graph=self._graph,
+                        config=config,
+                        storage=storage,
+                        executor=executor or self._executor(config),
+                        clock=clock,
+                        listeners=told,
+                        python_paths=_python_paths(),
+                        start=start,
+                    )
+                    with _stop_on_signals(loop):
+                        return loop.run()
+
+            return _told(run, [one for one in told if isinstance(one, RunListener)], config.name, storage.uri)
 
     def _executor(self, config: JobConfig) -> Executor:
         if config.executor == "inline":

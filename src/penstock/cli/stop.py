@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from penstock import paths
-from penstock.cli.jobs import find_jobs, is_alive, newest_term
+from penstock.cli.jobs import find_jobs
 from penstock.cli.problems import clean_errors
 from penstock.epochs.control import ask, wait_for_answer
+from penstock.epochs.drivers import is_alive, newest_term
 from penstock.errors import ConfigError, PenstockError
 from penstock.storage import Storage, open_storage
 

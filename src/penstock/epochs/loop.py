@@ -152,6 +152,8 @@ class EpochLoop:
         self._compactor = Compactor(storage, self._job, self._term, config.compact_after, beside=config.executor != "inline")
         self._retention.load(taken.head.epochs)
         self._commit_take_over(taken)
+        if self._start is not None:
+            self._start.release()
         fail_point("recovery:taken-over")
         self._inbox.drop_old()
         sweep_orphans(storage, self._retention.referenced(), self._term, self._head.epoch, self._committers)

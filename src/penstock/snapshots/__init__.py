@@ -1,4 +1,4 @@
-"""Snapshots that people operate: savepoints, what is in them, and starting from them.
+"""Snapshots that people operate: savepoints, and the epochs of jobs, read, edited, built, compared, restored.
 
-Built on committed epochs only, so nothing here needs a running driver. May import `penstock.epochs` and what is below it.
+May import everything below it; `pyspark` is not imported here.
 """

@@ -2,7 +2,7 @@
 
     savepoint.json      what it is, of what, and the files with their checksums; created last
     state/3-fire-alarm-last.parquet      one state (`state_file.py`)
-    making.json         while it is being made: by whom
+    making.json         while it is being made: by whom (`place.py`)
 
 Laws:
 - Without `savepoint.json` there is no savepoint. It is created exclusively, when every file it names is whole.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 from zlib import crc32
@@ -25,6 +26,7 @@ from penstock.errors import AlreadyExistsError, CorruptFileError, NotFoundError,
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, JobId, Milliseconds
 from penstock.runtime.manifest import Restored, SourceState, StateInfo
+from penstock.snapshots.place import SAVEPOINT, STATE, claimed
 from penstock.snapshots.state_file import StateFile, StateWriter, read_state, read_tables
 from penstock.storage import Storage
 
@@ -41,8 +43,6 @@ __all__ = [
 ]
 
 VERSION = 1
-SAVEPOINT = "savepoint.json"
-STATE = "state"
 
 
 class SavedJob(msgspec.Struct, frozen=True):
@@ -121,20 +121,33 @@ class SavepointWriter:
         self.storage = storage
         self.max_parallelism = max_parallelism
         self.identity = identity or uuid.uuid4().hex
+        self._claim = claimed(storage, self.identity)
+        self._check_claim: Callable[[], None] | None = None
         self._open: list[tuple[StateWriter, Milliseconds | None]] = []
         self._states: list[SavedState] = []
+        self._finished = False
 
     def __enter__(self) -> SavepointWriter:
+        self._check_claim = self._claim.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        left = [writer for writer, _ in self._open]
-        self._open = []
-        for writer in left:
-            writer.abandon(error or StateError(f"the savepoint {self.storage.uri} was not finished"))
+        reason = error or (None if self._finished else StateError(f"the savepoint {self.storage.uri} was not finished"))
+        left, self._open = self._open, []
+        try:
+            for writer, _ in left:
+                writer.abandon(reason or StateError("left open"))
+        finally:
+            self._check_claim = None
+            if reason is None:
+                self._claim.__exit__(None, None, None)
+            elif not self._claim.__exit__(type(reason), reason, reason.__traceback__) and error is None:
+                raise reason
 
     def state(self, info: StateInfo, *, number: int | None = None, next_due: Milliseconds | None = None) -> StateWriter:
         """A writer for one more state. Without `number` it is the next; without `next_due`, the keys tell."""
+        if self._check_claim is None:
+            raise StateError("a SavepointWriter is used in a with-block")
         taken = {state.number for state in self._states} | {writer.number for writer, _ in self._open}
         if number is None:
             number = max(taken, default=0) + 1
@@ -163,13 +176,14 @@ class SavepointWriter:
         watermarks: dict[str, Milliseconds] | None = None,
     ) -> SavepointInfo:
         """All states are written: the folder becomes a savepoint."""
+        if self._check_claim is None:
+            raise StateError("a SavepointWriter is used in a with-block")
         while self._open:
             writer, next_due = self._open[0]
             file = writer.close()
             self._open.pop(0)
             fail_point("savepoint:state")
-            due = writer.next_due if next_due is None else next_due
-            self._states.append(SavedState(writer.number, writer.info, due, [file]))
+            self._states.append(SavedState(writer.number, writer.info, writer.next_due if next_due is None else next_due, [file]))
         info = SavepointInfo(
             version=VERSION,
             identity=self.identity,
@@ -188,7 +202,9 @@ class SavepointWriter:
             uri=self.storage.uri,
         )
         fail_point("savepoint:before-json")
+        self._check_claim()
         self._publish(info)
+        self._finished = True
         return info
 
     def _publish(self, info: SavepointInfo) -> None:
@@ -209,10 +225,6 @@ def state_path(number: int, info: StateInfo, part: int | None = None) -> str:
     """Where a state is. `part`: of several files."""
     name = "-".join([str(number), _slug(info.step), _slug(info.name)])
     return f"{STATE}/{name}.parquet" if part is None else f"{STATE}/{name}.{part:03d}.parquet"
-
-
-OWN_FILE = re.compile(rf"{STATE}/\d+(-[a-z0-9_-]*)?(\.\d+)?\.parquet|making\.json")
-"""Names that a savepoint in the making has."""
 
 
 def _slug(text: str) -> str:
