@@ -6,8 +6,8 @@
 
 Laws:
 - States are claimed by step and name, or by names that step and state had before. A stored state is claimed once.
-- Values of an older schema stay in the files as long as nothing rewrites them: a program is compared with every schema that a stored
-  value may have, not only with the last one. A rewrite clears that list.
+- Values of an older schema stay in the files as long as nothing rewrites them: a program is compared with every schema that a
+  stored value may have, not only with the last one. A rewrite clears that list.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _refusal(was: StateInfo, now: StateInfo) -> tuple[str, str] | None:
     if was.kind != now.kind:
         return f"it was a {was.kind} state and is a {now.kind} state now", ANOTHER_NAME
     if was.what and now.what and was.what != now.what:
-        return f"what it keeps has changed: it was {was.what}, it is {now.what} now", ANOTHER_STEP
+        return f"what it keeps has changed since its state was written: it was {was.what}; it is {now.what} now", ANOTHER_STEP
     if was.namespace != now.namespace:
         per = ("key", "window") if now.namespace else ("window", "key")
         return f"it was kept per {per[0]} and is kept per {per[1]} now", ANOTHER_NAME
@@ -211,7 +211,7 @@ def check_trusted(infos: Iterable[StateInfo], *, trust: bool, source: str) -> No
     pickled = sorted({f"{info.step}.{info.name}" for info in infos if any(map(needs_trust, (info.schema, *info.earlier)))})
     if pickled and not trust:
         raise StateError(
-            f"{source} has state that is kept by pickle: {', '.join(pickled)}",
-            detail="reading it would run whatever code its writer has put into it",
-            hint="if you trust its writer, start with --trust",
+            f"state that is kept by pickle would be loaded from {source}: {', '.join(pickled)}",
+            detail="loading pickled values runs code that comes with them",
+            hint="start with --trust if nobody but you can have written there",
         )

@@ -144,8 +144,8 @@ class EpochLoop:
         taken = take_over(self._graph, config, storage, self._start, self._python_paths)
         self._job, self._term, self._restored = taken.job, taken.term, taken.restored
         self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
-        self._sources = open_sources(self._graph, config, storage, taken.info, self._executor)
-        self._committers = open_committers(self._graph, storage, taken.info, taken.term)
+        self._sources = open_sources(self._graph, config, storage, self._job, self._executor)
+        self._committers = open_committers(self._graph, storage, self._job, taken.term)
         fail_point("recovery:before-commit")
         finish_commits(storage, taken.head, self._committers, exactly_once=config.guarantee == "exactly-once")
         fail_point("recovery:committed")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -21,7 +21,9 @@ from penstock.connectors.protocol import Committer
 from penstock.epochs.commit import commit_sinks, mark_done
 from penstock.epochs.fencing import Head, JobInfo, find_head, open_job, take_term
 from penstock.epochs.intents import read_intent
-from penstock.epochs.layout import claim_states, lay_out
+from penstock.epochs.layout import Claims, claim_states, lay_out
+from penstock.epochs.migration import Times, migrate_states
+from penstock.epochs.renames import as_called_now, by_new_name, former_names, known_as
 from penstock.epochs.retention import orphans
 from penstock.epochs.source_claims import claim_sources
 from penstock.failpoints import fail_point
@@ -61,6 +63,7 @@ class Taken:
     layout: StateLayout
     job: CompiledJob
     sources: dict[str, SourceState]
+    states: Claims
     elsewhere: bool = False
 
 
@@ -70,12 +73,16 @@ def take_over(
     """Take a term, and compile the program on what is committed. Nothing is committed yet."""
     info = open_job(storage, config.name, config.max_parallelism)
     term = take_term(storage)
-    head = find_head(storage, fall_back=config.fall_back)
+    head = replace(find_head(storage, fall_back=config.fall_back), renamed=former_names(graph))
     before = head.manifest if start is None else start.before
-    ids, infos = claim_states(graph, before.state if before else None, allow_dropped=config.allow_dropped_state)
+    if before is not None:
+        before = as_called_now(before, graph)
+    states = claim_states(graph, before.state if before else None, allow_dropped=config.allow_dropped_state)
     claims = claim_sources(graph, before.sources if before else {}, allow_dropped=config.allow_dropped_state)
-    plan = cut(graph, ids, config.parallelism, config.max_parallelism)
-    layout = lay_out(plan, infos, before.state if before else None, config.parallelism, config.max_parallelism, term)
+    plan = cut(graph, states.ids, config.parallelism, config.max_parallelism)
+    layout = lay_out(plan, states.infos, before.state if before else None, config.parallelism, config.max_parallelism, term)
+    known = known_as(graph, head.manifest.state if head.manifest else None, before.state if before else None)
+    layout = msgspec.structs.replace(layout, last_id=states.last_id, known_as=known)
     if claims.removed:
         log.warning("sources that the program no longer has, and whose positions go: %s", ", ".join(claims.removed))
     if start is not None:
@@ -89,7 +96,8 @@ def take_over(
         stages=plan.stages,
         parallelism=config.parallelism,
         max_parallelism=config.max_parallelism,
-        state_ids=ids,
+        state_ids=states.ids,
+        known_as=known,
         fingerprint=f"{layout.fingerprint}-{layout.made_in}",
         rows=plan.rows,
         local_dir=config.local_dir,
@@ -107,6 +115,7 @@ def take_over(
         layout=layout,
         job=job,
         sources=claims.kept,
+        states=states,
         elsewhere=start is not None,
     )
 
@@ -131,7 +140,7 @@ def finish_commits(storage: Storage, head: Head, committers: Mapping[StepId, Com
         manifest = load_manifest(storage, parent) if parent is not None and further else None
     for manifest in reversed(unfinished):
         if exactly_once:
-            commit_sinks(committers, manifest.committables, manifest.epoch)
+            commit_sinks(committers, by_new_name(manifest.committables, head.renamed), manifest.epoch)
         mark_done(storage, manifest.epoch)
 
 
@@ -141,7 +150,18 @@ def take_over_manifest(taken: Taken, config: JobConfig, storage: Storage, now_ms
     epoch = next_epoch(taken.head)
     sources = dict(taken.sources)
     if config.guarantee == "at-most-once" and not taken.elsewhere:
-        sources = {**sources, **read_intent(storage, Epoch(epoch - 1))}
+        sources = {**sources, **by_new_name(read_intent(storage, Epoch(epoch - 1)), taken.head.renamed)}
+    now = processing_time(now_ms, before)
+    watermarks = before.watermarks if before else {}
+    layout = migrate_states(
+        storage,
+        taken.layout,
+        taken.states,
+        Times(processing_time=now, watermarks=watermarks),
+        job=taken.info.job,
+        term=taken.term,
+        epoch=epoch,
+    )
     return Manifest(
         version=VERSION,
         job=taken.info.job,
@@ -149,11 +169,11 @@ def take_over_manifest(taken: Taken, config: JobConfig, storage: Storage, now_ms
         term=taken.term,
         plan=1,
         parent=before.epoch if before is not None and before.job == taken.info.job else None,
-        processing_time=processing_time(now_ms, before),
+        processing_time=now,
         created_ms=now_ms,
         sources=sources,
-        watermarks=before.watermarks if before else {},
-        state=taken.layout,
+        watermarks=watermarks,
+        state=layout,
         finished=before.finished if before else False,
         restored=taken.restored,
     )

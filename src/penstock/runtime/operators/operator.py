@@ -145,7 +145,7 @@ class Operator:
         """The error to raise for what a user's function raised."""
         if isinstance(error, PenstockError) and not isinstance(error, UserCodeError):
             return error
-        place = _innermost(error)
+        place = innermost(error)
         return UserCodeError(
             f"step {self.step!r}: {type(error).__name__}: {error}" + (f" ({doing})" if doing else ""),
             detail=f"function: {function_location(function)}\n"
@@ -213,7 +213,7 @@ class Definition:
         return None
 
 
-def _innermost(error: BaseException) -> str:
+def innermost(error: BaseException) -> str:
     """file:line of the innermost frame of the user's own code, if there is one below ours."""
     place = ""
     trace = error.__traceback__
