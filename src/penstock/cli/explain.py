@@ -30,14 +30,14 @@ def explain_command(
 ) -> None:
     """Show a program's steps, stages, exchanges, state and ids."""
     with clean_errors(trace=trace):
-        env = _planned(program, arguments or [], {} if parallelism is None else {"parallelism": parallelism})
+        env = planned(program, arguments or [], {} if parallelism is None else {"parallelism": parallelism})
         if as_json:
             typer.echo(json.dumps(explain_data(env.graph, env.config), indent=2))
         else:
             typer.echo(env.explain(), nl=False)
 
 
-def _planned(program: str, arguments: list[str], settings: dict[str, object]) -> StreamEnvironment:
+def planned(program: str, arguments: list[str], settings: dict[str, object]) -> StreamEnvironment:
     """The environment as it was when the program first executed it."""
 
     def found(env: StreamEnvironment) -> NoReturn:

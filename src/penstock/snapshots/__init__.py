@@ -2,3 +2,7 @@
 
 May import everything below it; `pyspark` is not imported here.
 """
+
+from penstock.snapshots.preflight import Preflight, check
+
+__all__ = ["Preflight", "check"]

@@ -65,7 +65,7 @@ class _Place:
 class _Comparison:
     def __init__(self, aliases: Aliases) -> None:
         self._aliases = aliases
-        self._assumed: set[tuple[str, str]] = set()
+        self._assumed: set[tuple[int, int]] = set()
 
     def types(self, old: Any, new: Any, at: _Place) -> list[Note]:
         if _is(old, "recursive"):
@@ -136,14 +136,15 @@ class _Comparison:
         return found
 
     def _records(self, old: Any, new: Any, at: _Place) -> list[Note]:
-        pair = old["record"], new["record"]
+        pair = id(old), id(new)  # names of classes may be the same
         if pair in self._assumed:
             return []
         if old["form"] != new["form"]:
             return [Note("incompatible", f"{at} was kept as {_form(old)} and is kept as {_form(new)} now")]
         if old.get("tag") != new.get("tag"):
             return [Note("incompatible", f"{at} has the tag {_tag(new)} now, stored values have {_tag(old)}")]
-        inside = replace(at, olds={**at.olds, pair[0]: old}, news={**at.news, pair[1]: (new, at.path)})
+        news = {**at.news, new["record"]: (new, at.path)}
+        inside = replace(at, olds={**at.olds, old["record"]: old}, news=news)
         self._assumed.add(pair)
         try:
             return self._by_place(old, new, inside) if new["form"] == "array" else self._by_name(old, new, inside)

@@ -117,7 +117,7 @@ def _absence(info: mi.StructType | mi.DataclassType | mi.NamedTupleType | mi.Typ
         return {"absent": True}  # a key that is not required, or UNSET
     if isinstance(info, mi.StructType) and info.cls.__struct_config__.omit_defaults:
         if field.default is not msgspec.NODEFAULT:
-            return {"absent": True, "default": msgspec.to_builtins(field.default, enc_hook=repr)}
+            return {"absent": True, "default": msgspec.json.decode(msgspec.json.encode(field.default, enc_hook=repr))}
         if field.default_factory in (list, dict, set):
             return {"absent": True, "default": []}
     if isinstance(info, mi.DataclassType) and any(f.name == field.name and not f.init for f in dataclasses.fields(info.cls)):
