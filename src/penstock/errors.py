@@ -56,6 +56,10 @@ class SinkRefusedError(SinkError):
     """A committed epoch's output cannot be published, and no more attempts are made."""
 
 
+class RepeatedOutputError(SinkError):
+    """Going back to an earlier epoch would publish again what some sinks cannot take back."""
+
+
 class StateError(PenstockError, RuntimeError):
     """State cannot be encoded, decoded, stored or loaded."""
 
@@ -82,6 +86,14 @@ class FencedError(PenstockError, RuntimeError):
 
 class EpochFailedError(PenstockError, RuntimeError):
     """An epoch could not be completed; nothing of it is visible."""
+
+
+class LayersLostError(EpochFailedError):
+    """Changes of an epoch that is not committed yet are not where the next one runs."""
+
+
+class DeltaTooLargeError(EpochFailedError):
+    """What an epoch changed is too much to be kept until the next checkpoint."""
 
 
 class ExecutorLostError(EpochFailedError):

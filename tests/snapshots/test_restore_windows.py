@@ -1,4 +1,4 @@
-"""Windows of all kinds, by record and over columns: restored from a savepoint at another parallelism, they give what they would."""
+"""Windows of all kinds, by record and over columns: restored at another parallelism, they give what they would have."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def output(*folders: Path) -> Counter[str]:
 
 
 @pytest.mark.parametrize(("epochs", "parallelism"), [(2, 3), (3, 1)])
-def test_restored_at_another_parallelism(
-    epochs: int, parallelism: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_restored_at_another_parallelism(epochs: int, parallelism: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "EVENTS", 1_600)
     first, second, undisturbed = tmp_path / "first", tmp_path / "second", tmp_path / "undisturbed"
     settings: dict[str, Any] = {"max_records_per_epoch": 450}

@@ -6,11 +6,10 @@ import dataclasses
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import msgspec
 from hypothesis import strategies as st
-from typing_extensions import NotRequired
 
 SCALARS = ("int", "float", "str", "bool", "bytes")
 FORMS = ("dataclass", "struct", "closed", "omit", "typed-dict", "named-tuple", "array")
@@ -101,7 +100,7 @@ def _built(t: T, made: dict[T, Any]) -> Any:
     if t.kind == "dict":
         return dict[parts[0], parts[1]]  # type: ignore[valid-type]
     if t.kind == "tuple":
-        return tuple[tuple(parts)]  # type: ignore[misc,valid-type]
+        return tuple[tuple(parts)]  # type: ignore[misc]
     if t.kind == "optional":
         return parts[0] | None
     if t.kind == "union":
@@ -110,7 +109,7 @@ def _built(t: T, made: dict[T, Any]) -> Any:
             union = union | part
         return union
     if t.kind == "enum":
-        return made.setdefault(t, enum.Enum("E", {f"m{value}": value for value in t.values}))  # type: ignore[misc]
+        return made.setdefault(t, enum.Enum("E", {f"m{value}": value for value in t.values}))
     if t.kind == "literal":
         return Literal[t.values]
     return made.setdefault(t, _record(t, made))
@@ -131,7 +130,7 @@ def _record(t: T, made: dict[T, Any]) -> Any:
             "R",
             [(n, p) if d is None else (n, p, dataclasses.field(default_factory=factories[n])) for n, p, d in fields],
         )
-    given = []
+    given: list[Any] = []
     for name, part, default in fields:
         if default is None:
             given.append((name, part))
@@ -206,7 +205,7 @@ def values(t: T) -> st.SearchStrategy[Any]:
             if t.form == "typed-dict" and default is not None:
                 each[name] = st.one_of(values(part), st.just(MISSING))
         return st.fixed_dictionaries(each).map(lambda v: {name: value for name, value in v.items() if value is not MISSING})
-    return st.lists(values(t.parts[0]), max_size=2, **({"unique_by": repr} if t.kind == "set" else {}))
+    return st.lists(values(t.parts[0]), max_size=2, unique_by=repr if t.kind == "set" else None)
 
 
 def instance(plain: Any, t: T, tp: Any) -> Any:
@@ -368,7 +367,7 @@ def evolved(draw: st.DrawFn, t: T) -> T:
     if t.kind == "record" and t.form not in ("omit", "typed-dict"):
         fields = [(name, draw(evolved(part)), default) for name, part, default in t.fields]
         free = [name for name in NAMES if name not in {f[0] for f in fields}]
-        if free and draw(st.booleans()):
+        if draw(st.booleans()) and free:
             fields.append((free[0], draw(scalars()), 1))
         if t.form not in (*ARRAYS, "closed") and len(fields) > 1 and draw(st.booleans()):
             del fields[draw(st.integers(0, len(fields) - 1))]

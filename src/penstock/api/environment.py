@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from penstock.api.job import Job
 from penstock.api.stream import DataStream
 from penstock.config import JobConfig
 from penstock.connectors.collection.source import CollectionSource
@@ -63,6 +64,14 @@ class StreamEnvironment:
     @property
     def graph(self) -> Graph:
         return self._graph
+
+    @property
+    def job(self) -> Job:
+        """The job that this program was run as, from outside: works while `execute` runs in another thread."""
+        uri = self.config.storage
+        if uri is None:
+            raise ConfigError("the job has no storage of its own", hint="give storage= a folder or URI")
+        return Job(uri)
 
     # --- sources -----------------------------------------------------------------------------------------------------------
 

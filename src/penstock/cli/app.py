@@ -9,11 +9,15 @@ import typer
 
 import penstock
 from penstock.cli.check import check_command
+from penstock.cli.diff import diff_command
 from penstock.cli.doctor import doctor_command
 from penstock.cli.epochs import epochs_command
 from penstock.cli.explain import explain_command
 from penstock.cli.jobs import jobs_command
 from penstock.cli.run import run_command
+from penstock.cli.savepoint import savepoint_command
+from penstock.cli.savepoint_rewrite import savepoint_rewrite_command
+from penstock.cli.state import state_command
 from penstock.cli.stop import stop_command
 
 app = typer.Typer(
@@ -33,6 +37,10 @@ app.command("check", context_settings=_PROGRAM)(check_command)
 app.command("jobs")(jobs_command)
 app.command("epochs")(epochs_command)
 app.command("stop")(stop_command)
+app.command("savepoint")(savepoint_command)
+app.command("savepoint-rewrite")(savepoint_rewrite_command)
+app.command("state")(state_command)
+app.command("diff")(diff_command)
 app.command("doctor")(doctor_command)
 
 

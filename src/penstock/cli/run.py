@@ -15,7 +15,8 @@ from penstock.api.environment import listeners, overrides
 from penstock.cli.problems import clean_errors, errors
 from penstock.cli.program import run_program
 from penstock.cli.progress import Progress
-from penstock.errors import PenstockError
+from penstock.epochs.going_back import confirm
+from penstock.errors import PenstockError, RepeatedOutputError
 
 
 def run_command(
@@ -49,6 +50,13 @@ def run_command(
     fall_back: Annotated[
         bool, typer.Option("--fall-back", help="If the newest epoch is damaged, start from the newest whole one.")
     ] = False,
+    repeat_output: Annotated[
+        bool, typer.Option("--repeat-output", help="Going back to an earlier epoch: publish again what cannot be taken back.")
+    ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Going back: replace the file output published since then, at once, when caught up."),
+    ] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Run a program. What is given here wins over the program's own settings."""
@@ -62,6 +70,8 @@ def run_command(
         "guarantee": guarantee,
         "allow_dropped_state": allow_dropped_state or None,
         "fall_back": fall_back or None,
+        "repeat_output": repeat_output or None,
+        "repair": repair or None,
         "restore_from": restore_from,
         "restore_again": again or None,
         "trust": trust or None,
@@ -69,6 +79,7 @@ def run_command(
     overridden = overrides.set({setting: value for setting, value in given.items() if value is not None})
     progress = _Watched()
     heard = listeners.set((progress,))
+    asked = confirm.set(progress.confirm if sys.stdin.isatty() and errors.is_terminal else None)
     try:
         with clean_errors(trace=trace):
             _run(program, arguments or [])
@@ -77,6 +88,7 @@ def run_command(
     finally:
         overrides.reset(overridden)
         listeners.reset(heard)
+        confirm.reset(asked)
 
 
 class _Watched(Progress):
@@ -87,6 +99,12 @@ class _Watched(Progress):
     def started(self, name: str, storage: str) -> None:
         self.runs += 1
         super().started(name, storage)
+
+    def confirm(self, refusal: RepeatedOutputError) -> bool:
+        """Somebody is at the terminal: let them decide."""
+        with self.paused():
+            errors.print(f"{refusal.what}:\n{refusal.detail}", soft_wrap=True)
+            return typer.confirm("Publish it again?", err=True)
 
 
 def _run(program: str, arguments: list[str]) -> None:

@@ -67,8 +67,12 @@ def pin(storage: Storage, epoch: Epoch | None, why: str) -> Iterator[Manifest]:
 
 
 def _take(storage: Storage, epoch: Epoch | None, why: str) -> tuple[Pin, Manifest]:
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(0.01)
         wanted = newest_done(storage) if epoch is None else _checked_done(storage, epoch)
+        if wanted is None:
+            continue  # a listing is no snapshot: it may miss what comes while it sees what goes
         held = Pin(VERSION, uuid.uuid4().hex, wanted, why, socket.gethostname(), os.getpid(), round(time.time() * 1000))
         storage.create(paths.pin(held.identity), msgspec.json.encode(held), durable=False)
         fail_point("pin:made")
@@ -79,7 +83,10 @@ def _take(storage: Storage, epoch: Epoch | None, why: str) -> tuple[Pin, Manifes
             if storage.exists(paths.manifest(wanted)):
                 raise
             # Retired since it was listed: an epoch that was asked for is refused above, the newest is another one now.
-    raise ConfigError(f"the epochs of {storage.uri} are retired faster than they can be read", hint="keep more of them, by keep=")
+    raise ConfigError(
+        f"{storage.uri} has no epoch that is committed with all its output",
+        hint="wait until the job has run its first epoch, and give the storage that it was run with",
+    )
 
 
 def _renew(storage: Storage, held: Pin, stop: threading.Event) -> None:
@@ -98,15 +105,9 @@ def kept_epochs(storage: Storage) -> tuple[list[Epoch], list[Epoch]]:
     return epochs, [epoch for epoch in epochs if epoch in done]
 
 
-def newest_done(storage: Storage) -> Epoch:
+def newest_done(storage: Storage) -> Epoch | None:
     """The newest epoch whose output is all published."""
-    epochs, done = kept_epochs(storage)
-    if not done:
-        raise ConfigError(
-            f"{storage.uri} has no epoch that is committed with all its output",
-            hint="wait until the job has run its first epoch" if epochs else "give the storage that the job was run with",
-        )
-    return done[-1]
+    return max(kept_epochs(storage)[1], default=None)
 
 
 def _checked_done(storage: Storage, epoch: Epoch) -> Epoch:

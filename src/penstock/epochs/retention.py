@@ -31,6 +31,8 @@ class Retention:
     def __init__(self, storage: Storage, keep: int) -> None:
         self._storage = storage
         self._keep = keep
+        self.in_use: Epoch | None = None
+        """The epoch that the running one goes on from: it stays, and so do those after it."""
         self._held: list[tuple[Epoch, set[str]]] = []
         self._retired: list[tuple[Milliseconds, Epoch, set[str]]] = []
         """Epochs whose manifests are gone and whose files may not be."""
@@ -56,7 +58,8 @@ class Retention:
 
     def _retire(self) -> None:
         held = pinned(self._storage)
-        going = [(epoch, files) for epoch, files in self._held[: -self._keep] if epoch not in held]
+        used = self.in_use
+        going = [(e, files) for e, files in self._held[: -self._keep] if e not in held and (used is None or e < used)]
         if not going:
             return
         gone = {epoch for epoch, _ in going}

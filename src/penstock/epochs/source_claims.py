@@ -1,7 +1,7 @@
 """Which sources a program goes on with. Pure.
 
-Sources are claimed by step name. A new one starts as configured; one that is gone would take its position with it, which is refused
-unless it had come to its end or the user says so; one of another kind cannot go on from the old one's position.
+Sources are claimed by step name. A new one starts as configured; one that is gone would take its position with it, which is
+refused unless it had come to its end or the user says so; one of another kind cannot go on from the old one's position.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def claim_sources(graph: Graph, before: Mapping[str, SourceState], *, allow_drop
             raise StateError(
                 f"source {step!r} was a {was} and is a {kind} now: it cannot go on from the old position",
                 detail=f"position: {shown(before[step])}",
-                hint="give the new source another name and drop the old position with --allow-dropped-state; a class that was only "
-                f"renamed says position_kind = {was!r}",
+                hint="give the new source another name and drop the old position with --allow-dropped-state; "
+                f"a class that was only renamed says position_kind = {was!r}",
             )
     kept = {step: state for step, state in before.items() if step in now}
     return SourceClaims(kept, tuple(step for step in now if step not in before), tuple(removed))

@@ -1,7 +1,7 @@
 """Becoming the driver of a job: what it goes on from, how its state is laid out for this program, the empty take-over epoch.
 
-take a term → find the head → claim states and sources → lay them out → finish the last driver's commits → commit an empty epoch
-→ sweep
+take a term → find the head → claim states and sources → lay them out → decide about going back → finish the last driver's commits
+→ commit an empty epoch → sweep
 
 Law: what is copied in from elsewhere is copied after the term was taken and the head was read, into names that carry the term. So
 either this driver commits the epoch after that head, or another has, and then it finds the copies to be nobody's.
@@ -12,18 +12,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import msgspec
 
 from penstock import paths
-from penstock.config import JobConfig
+from penstock.config import Guarantee, JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.epochs.commit import commit_sinks, mark_done
 from penstock.epochs.fencing import Head, JobInfo, find_head, open_job, take_term
+from penstock.epochs.going_back import turn_back
 from penstock.epochs.intents import read_intent
 from penstock.epochs.layout import Claims, claim_states, lay_out
 from penstock.epochs.migration import Times, migrate_states
 from penstock.epochs.renames import as_called_now, by_new_name, former_names, known_as
+from penstock.epochs.repairs import begun, finish_repair
 from penstock.epochs.retention import orphans
 from penstock.epochs.source_claims import claim_sources
 from penstock.failpoints import fail_point
@@ -31,17 +34,20 @@ from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.stages import cut
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, StateLayout, load_manifest
+from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, StateLayout, WentBack, load_manifest
 from penstock.storage import Storage
 
 log = logging.getLogger("penstock")
+
+STALE_WRITERS = timedelta(hours=1)
+"""What a writer left half-written and has not touched for so long, it will not finish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """What a job is to go on from instead of its own newest epoch.
 
-    `bring` copies the files of a layout into the job's storage where they are not there yet, and gives the layout with the copies;
+    `bring` copies the files of a layout into the job's storage, if they are not there, and gives the layout with the copies;
     `release` is called once the take-over epoch names them.
     """
 
@@ -105,7 +111,7 @@ def take_over(
     )
     restored = before.restored if before is not None else None
     if start is not None:
-        restored = msgspec.structs.replace(start.restored, at=next_epoch(head))
+        restored = start.restored
     return Taken(
         info=info,
         term=term,
@@ -125,13 +131,18 @@ def next_epoch(head: Head) -> Epoch:
     return Epoch(max(head.epochs, default=0) + 1)
 
 
-def finish_commits(storage: Storage, head: Head, committers: Mapping[StepId, Committer], *, exactly_once: bool) -> None:
+def finish_commits(
+    storage: Storage, head: Head, committers: Mapping[StepId, Committer], *, guarantee: Guarantee, back: WentBack | None = None
+) -> None:
     """Commit the sinks of epochs that were committed but not marked done.
 
-    Only of those that led to the head: a driver that woke up late may have left a manifest whose epoch is nobody's past.
+    Only of those that led to what is gone on from, the head or the epoch gone back to: a driver that woke up late may have left a
+    manifest whose epoch is nobody's past.
     """
     unfinished: list[Manifest] = []
     manifest = head.manifest
+    if back is not None:
+        manifest = load_manifest(storage, back.to) if back.to in head.epochs else None
     while manifest is not None:
         if manifest.epoch in head.undone:
             unfinished.append(manifest)
@@ -139,17 +150,23 @@ def finish_commits(storage: Storage, head: Head, committers: Mapping[StepId, Com
         further = parent in head.epochs and any(epoch <= parent for epoch in head.undone) if parent is not None else False
         manifest = load_manifest(storage, parent) if parent is not None and further else None
     for manifest in reversed(unfinished):
-        if exactly_once:
+        turn_back(committers, manifest, guarantee)
+        if guarantee == "exactly-once":
             commit_sinks(committers, by_new_name(manifest.committables, head.renamed), manifest.epoch)
+        finish_repair(committers, manifest, guarantee)
         mark_done(storage, manifest.epoch)
 
 
-def take_over_manifest(taken: Taken, config: JobConfig, storage: Storage, now_ms: Milliseconds) -> Manifest:
-    """The empty epoch with which this driver begins. Whoever drove before fails to commit from then on."""
+def take_over_manifest(
+    taken: Taken, config: JobConfig, storage: Storage, now_ms: Milliseconds, back: WentBack | None = None
+) -> Manifest:
+    """The empty epoch with which this driver begins. Whoever drove before fails to commit from then on.
+
+    Its number is above all that were ever used, by this storage or by a sink."""
     before = taken.before
-    epoch = next_epoch(taken.head)
+    epoch = next_epoch(taken.head) if back is None else Epoch(back.beyond + 1)
     sources = dict(taken.sources)
-    if config.guarantee == "at-most-once" and not taken.elsewhere:
+    if config.guarantee == "at-most-once" and not taken.elsewhere and back is None:
         sources = {**sources, **by_new_name(read_intent(storage, Epoch(epoch - 1)), taken.head.renamed)}
     now = processing_time(now_ms, before)
     watermarks = before.watermarks if before else {}
@@ -162,6 +179,9 @@ def take_over_manifest(taken: Taken, config: JobConfig, storage: Storage, now_ms
         term=taken.term,
         epoch=epoch,
     )
+    restored = taken.restored
+    if restored is not None and taken.elsewhere:
+        restored = msgspec.structs.replace(restored, at=epoch)
     return Manifest(
         version=VERSION,
         job=taken.info.job,
@@ -175,7 +195,23 @@ def take_over_manifest(taken: Taken, config: JobConfig, storage: Storage, now_ms
         watermarks=watermarks,
         state=layout,
         finished=before.finished if before else False,
-        restored=taken.restored,
+        restored=restored,
+        back=back,
+        repair=begun(back, epoch, before, taken.head.manifest),
+    )
+
+
+def claim_of(taken: Taken, manifest: Manifest) -> Manifest | None:
+    """What is committed before a take-over epoch whose number is not the next one, because sinks know of more epochs than the
+    storage: the epoch after the head, so that of several drivers only one goes on from there. Pure.
+
+    Its number may have been used by the line that was lost: a start that finds it as the head goes back as this one does.
+    """
+    following = next_epoch(taken.head)
+    if manifest.epoch == following:
+        return None
+    return msgspec.structs.replace(
+        manifest, epoch=following, restored=taken.before.restored if taken.before else None, repair=None
     )
 
 
@@ -188,6 +224,7 @@ def sweep_orphans(
         if storage.exists(paths.manifest(Epoch(head + 1))):
             return
         storage.delete(found[start : start + 100])
+    storage.child(paths.STATE).sweep_temporary(STALE_WRITERS)
     for committer in committers.values():
         sweep = getattr(committer, "sweep", None)
         if callable(sweep):

@@ -128,7 +128,7 @@ class ChunkLayout(Layout):
         self._where = f"state {info.name!r} of step {info.step!r}"
         self._what = info.what
         shape = shape_of(key_schema, naive=naive, of_keys=True)
-        each = Encoded("key", shape, lambda data: canonical_key(data, key_schema))
+        each = Encoded("key", shape, lambda data: canonical_key(data, key_schema), exact=info.key_schema is None)
         self.columns = [Times("time"), Rows("level", required=True), Rows("rows"), Keys(each), Aggregates(info)]
 
     def split(self, raw_keys: list[bytes], raw_values: list[bytes]) -> list[Sequence[Any]]:

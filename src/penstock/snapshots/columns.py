@@ -10,9 +10,9 @@ and in all of them, last, `as_json`. `key`, `map_key` and `value` have the type 
 UTC; null is the end of time (for `window_start`: its beginning), so an entry whose `expires` is null stays. Items of a list that
 expire are structs of `expires` and `value`.
 
-A key whose type was not declared has the type of the sample that the caller gives (the keys of the first groups, say), if all
-of it are integers, floats, texts, bytes, booleans, instants, or tuples of these of one form; JSON text otherwise, and without a
-sample. Like datetimes without a zone it is decided once for a file, by its schema: `Columns.like`.
+A key (or key of a map) whose type was not declared has the type of the sample that the caller gives (the keys of the first
+groups, say), if all of it are integers, floats, texts, bytes, booleans, instants, or tuples of these of one form; JSON text
+otherwise, and without a sample. Like datetimes without a zone it is decided once for a file, by its schema: `Columns.like`.
 
 Laws:
 - What a column cannot hold (an integer of more than 64 bits, a key unlike the sample) is null there, and stands in `as_json`: an
@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from penstock.errors import StateError
 from penstock.runtime.manifest import StateInfo
-from penstock.snapshots.kinds import CHUNKED, layout_of
+from penstock.snapshots.kinds import CHUNKED, Undeclared, layout_of
 from penstock.snapshots.parts import Column, unreadable_to_json
 from penstock.snapshots.shapes import MISFITS
 from penstock.state.key_groups import group_of
@@ -50,26 +50,29 @@ class Columns:
     """The columns of one state. `sample`: some entries, to find out what was not declared."""
 
     def __init__(self, info: StateInfo, max_parallelism: int, sample: Sample | None = None) -> None:
-        key_schema, naive = _found_out(info, sample) if sample is not None else (info.key_schema or "any", False)
-        self._set(info, max_parallelism, key_schema, naive)
+        self._set(info, max_parallelism, _found_out(info, sample) if sample is not None else Undeclared.of(info))
 
     @classmethod
     def like(cls, info: StateInfo, max_parallelism: int, schema: pa.Schema) -> Columns:
         """The columns that a file was written with."""
         found = (schema.metadata or {}).get(_METADATA)
-        key_schema, naive = (info.key_schema or "any", False) if found is None else msgspec.json.decode(found)
+        undeclared = Undeclared.of(info) if found is None else msgspec.json.decode(found, type=Undeclared)
+        return cls.of(info, max_parallelism, undeclared)
+
+    @classmethod
+    def of(cls, info: StateInfo, max_parallelism: int, undeclared: Undeclared) -> Columns:
         columns = cls.__new__(cls)
-        columns._set(info, max_parallelism, key_schema, naive)
+        columns._set(info, max_parallelism, undeclared)
         return columns
 
-    def _set(self, info: StateInfo, max_parallelism: int, key_schema: Any, naive: bool) -> None:
+    def _set(self, info: StateInfo, max_parallelism: int, undeclared: Undeclared) -> None:
         self.info = info
         self.max_parallelism = max_parallelism
-        self.key_schema = key_schema
-        self.layout = layout_of(info, key_schema, naive)
+        self.undeclared = undeclared
+        self.layout = layout_of(info, undeclared)
         self.schema = pa.schema(
             [*(column.field for column in self.layout.columns), pa.field(AS_JSON, pa.string())],
-            metadata={_METADATA: msgspec.json.encode([key_schema, naive])},
+            metadata={_METADATA: msgspec.json.encode(undeclared)},
         )
 
     def read(self, raw_keys: list[bytes], raw_values: list[bytes]) -> list[pa.Array]:
@@ -102,6 +105,23 @@ class Columns:
             next(found) if text is None else self._odd_row(table.slice(row, 1), msgspec.json.decode(text))
             for row, text in enumerate(texts)
         ]
+
+    def encode_key(self, key: Any) -> bytes:
+        """The bytes of a key, given as the `key` column shows it (or as Arrow takes it)."""
+        column = next(one for one in self.layout.columns if one.field.name in ("key", "keys"))
+        field = column.field.with_type(column.field.type.value_type) if column.field.name == "keys" else column.field
+        try:
+            array = pa.array([key], field.type)
+            if column.field.name == "keys":
+                array = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), array)
+            (part,) = column.write(array)
+        except (StateError, *MISFITS) as error:
+            detail = error.what if isinstance(error, StateError) else str(error)
+            raise StateError(
+                f"{key!r} cannot be a key of {self._where()}", detail=detail, hint=f"its keys are {field.type}"
+            ) from None
+        encoded: bytes = part[0] if isinstance(part, list) else part
+        return encoded
 
     def _parts(self, table: pa.Table) -> list[Sequence[Any] | None]:
         return [self._column(column, table) for column in self.layout.columns]
@@ -157,32 +177,29 @@ def _read(column: Column, parts: Sequence[Any]) -> tuple[pa.Array, list[int]]:
 # --- what was not declared -----------------------------------------------------------------------------------------------------
 
 
-def _found_out(info: StateInfo, sample: Sample) -> tuple[Any, bool]:
-    """The schema of the keys, and whether datetimes have no zone."""
+def _found_out(info: StateInfo, sample: Sample) -> Undeclared:
     raw_keys, raw_values = list(sample[0]), list(sample[1])
-    key_schema = info.key_schema or "any"
+    found = Undeclared.of(info)
     if not raw_keys:
-        return key_schema, False
-    if key_schema == "any":
-        chunked = info.kind in CHUNKED
-        layout = layout_of(info, "any", False)
-        number = next(n for n, column in enumerate(layout.columns) if column.field.name == ("keys" if chunked else "key"))
-        keys = layout.split(raw_keys, raw_values)[number]
-        key_schema = _schema_of([_unpack(key) for part in keys for key in (part if chunked else (part,))])
+        return found
+    layout = layout_of(info, found)
+    parts = dict(zip([column.field.name for column in layout.columns], layout.split(raw_keys, raw_values), strict=True))
+    if found.key == "any":
+        keys = [key for chunk in parts["keys"] for key in chunk] if info.kind in CHUNKED else parts["key"]
+        found = msgspec.structs.replace(found, key=schema_of_keys([_unpack(key) for key in keys]))
+    if found.map_key == "any" and info.kind == "map":
+        found = msgspec.structs.replace(found, map_key=schema_of_keys([_unpack(key) for key in parts["map_key"]]))
     if "'datetime'" not in repr((info.schema, info.sub_schema, info.key_schema)):
-        return key_schema, False
-    odd = {}
-    for naive in (False, True):
-        columns = Columns.__new__(Columns)
-        columns._set(info, 1, key_schema, naive)
-        odd[naive] = len(raw_keys) - columns.read(raw_keys, raw_values)[-1].null_count
-    return key_schema, odd[True] < odd[False]
+        return found
+    choices = [msgspec.structs.replace(found, naive=naive) for naive in (False, True)]
+    return min(choices, key=lambda choice: -Columns.of(info, 1, choice).read(raw_keys, raw_values)[-1].null_count)
 
 
 _KEYS: dict[type, str] = {int: "int", str: "str", float: "float", bytes: "bytes", bool: "bool", datetime: "datetime"}
 
 
-def _schema_of(keys: list[Any]) -> Any:
+def schema_of_keys(keys: list[Any]) -> Any:
+    """The schema that all these decoded keys have, or "any"."""
     kinds = {type(key) for key in keys}
     if len(kinds) != 1:
         return "any"
@@ -190,6 +207,6 @@ def _schema_of(keys: list[Any]) -> Any:
     if kind is list:
         if len({len(key) for key in keys}) != 1 or not keys[0]:
             return "any"
-        parts = [_schema_of(list(part)) for part in zip(*keys, strict=True)]
+        parts = [schema_of_keys(list(part)) for part in zip(*keys, strict=True)]
         return "any" if "any" in parts else {"tuple": parts}
     return _KEYS.get(kind, "any")

@@ -14,7 +14,8 @@ from penstock.epochs.pins import pin
 from penstock.errors import NotFoundError
 from penstock.ids import MAX_WATERMARK, Epoch, Term
 from penstock.runtime.manifest import VERSION, Manifest, SourceState, StateLayout
-from penstock.snapshots.format import SAVEPOINT, SavepointInfo, read_info
+from penstock.snapshots.format import SavepointInfo, read_info
+from penstock.snapshots.place import SAVEPOINT
 from penstock.snapshots.reference import Reference
 from penstock.state.files import FileRef
 from penstock.storage import Storage, open_storage
@@ -32,7 +33,6 @@ class Snapshot:
     source: str
     identity: str
     moving: bool = False
-    savepoint: bool = False
 
 
 def find_snapshot(reference: Reference, text: str, config: JobConfig, storage: Storage, held: ExitStack) -> Snapshot:
@@ -63,7 +63,7 @@ def find_snapshot(reference: Reference, text: str, config: JobConfig, storage: S
 
 def _savepoint(place: Storage) -> Snapshot:
     info = read_info(place)
-    return Snapshot(storage=place, manifest=as_manifest(info), source=place.uri, identity=info.identity, savepoint=True)
+    return Snapshot(storage=place, manifest=as_manifest(info), source=place.uri, identity=info.identity)
 
 
 def as_manifest(info: SavepointInfo) -> Manifest:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from penstock.errors import StateError
 from penstock.runtime.manifest import StateInfo
 from penstock.snapshots.chunk_columns import ChunkLayout
@@ -19,17 +21,33 @@ CHUNKED = ("slices", "session runs")
 """Kinds of state whose entries are chunks of many keys."""
 
 
-def layout_of(info: StateInfo, key_schema: Any, naive: bool) -> Layout:
-    """`key_schema`: of the keys, declared or found out; `naive`: datetimes have no time zone."""
-    if info.kind in CHUNKED:
-        return ChunkLayout(info, key_schema, naive)
-    spaces = Spaces(info, key_schema, naive)
+class Undeclared(msgspec.Struct, frozen=True):
+    """What a program does not say of a state, and a sample may: schemas of keys, and whether datetimes have no time zone."""
+
+    key: Any = "any"
+    map_key: Any = "any"
+    naive: bool = False
+
+    @classmethod
+    def of(cls, info: StateInfo) -> Undeclared:
+        return cls(info.key_schema or "any", info.sub_schema or "any")
+
+
+def layout_of(info: StateInfo, found: Undeclared) -> Layout:
+    """How the entries of a state are taken apart."""
+    return ChunkLayout(info, found.key, found.naive) if info.kind in CHUNKED else keyed_layout(info, found)
+
+
+def keyed_layout(info: StateInfo, found: Undeclared | None = None) -> KeyedLayout:
+    """The same, of a state whose entries are of one key each."""
+    found = found or Undeclared.of(info)
+    spaces = Spaces(info, found.key, found.naive)
     if info.kind == "timers":
         return TimerLayout(spaces)
     if info.kind == "list":
-        return ListLayout(info, spaces, naive)
+        return ListLayout(info, spaces, found.naive)
     if info.kind in ("value", "reducing", "aggregating", "map"):
-        return EntryLayout(info, spaces, naive)
+        return EntryLayout(info, spaces, found)
     raise StateError(
         f"state {info.name!r} of step {info.step!r} is of kind {info.kind!r}, which is not known",
         hint="a newer Penstock has written it",
@@ -45,7 +63,7 @@ class Spaces:
                 f"the namespace of state {info.name!r} of step {info.step!r} is not known", hint="see a newer Penstock"
             )
         self.size = info.namespace
-        self.columns: list[Column] = [key_column("key", key_schema, naive)]
+        self.columns: list[Column] = [key_column("key", key_schema, naive, exact=info.key_schema is None)]
         if self.size:
             self.columns += [Times("window_start", start=True), Times("window_end")]
 
@@ -63,20 +81,38 @@ class Spaces:
         return [key + sortable_time(start) + sortable_time(end) for key, start, end in zip(*parts, strict=True)]
 
 
-def key_column(name: str, schema: Any, naive: bool) -> Encoded:
-    return Encoded(name, shape_of(schema, naive=naive, of_keys=True), lambda data: canonical_key(data, schema))
+def key_column(name: str, schema: Any, naive: bool, *, exact: bool) -> Encoded:
+    return Encoded(name, shape_of(schema, naive=naive, of_keys=True), lambda data: canonical_key(data, schema), exact=exact)
 
 
-class TimerLayout(Layout):
+class KeyedLayout(Layout):
+    """Entries that are of one key each."""
+
+    _spaces: Spaces
+
+    def spaces(self, raw_keys: list[bytes]) -> list[bytes]:
+        """Key and window of each."""
+        raise NotImplementedError
+
+    def keys(self, raw_keys: list[bytes]) -> list[bytes]:
+        """The encoded key of each."""
+        size = self._spaces.size
+        return [space[:-size] for space in self.spaces(raw_keys)] if size else self.spaces(raw_keys)
+
+
+class TimerLayout(KeyedLayout):
     """time · key · window"""
 
     def __init__(self, spaces: Spaces) -> None:
         self._spaces = spaces
         self.columns = [Times("time"), *spaces.columns]
 
+    def spaces(self, raw_keys: list[bytes]) -> list[bytes]:
+        return [raw[8:] for raw in raw_keys]
+
     def split(self, raw_keys: list[bytes], raw_values: list[bytes]) -> list[Sequence[Any]]:
         times = Times.unpack(b"".join([raw[:8] for raw in raw_keys]))
-        return [times, *self._spaces.split([raw[8:] for raw in raw_keys])]
+        return [times, *self._spaces.split(self.spaces(raw_keys))]
 
     def join(self, parts: list[Any], group: Callable[[bytes], int]) -> list[Entry]:
         spaces = self._spaces.join(parts[1:])
@@ -85,7 +121,7 @@ class TimerLayout(Layout):
         ]
 
 
-class ListLayout(Layout):
+class ListLayout(KeyedLayout):
     """key · window · chunk → items"""
 
     def __init__(self, info: StateInfo, spaces: Spaces, naive: bool) -> None:
@@ -93,9 +129,12 @@ class ListLayout(Layout):
         items = Items("value", shape_of(info.schema or "any", naive=naive), ttl=info.ttl, pickled=_is_pickle(info.schema))
         self.columns = [*spaces.columns, Counted("chunk"), items]
 
+    def spaces(self, raw_keys: list[bytes]) -> list[bytes]:
+        return [raw[:-8] for raw in raw_keys]
+
     def split(self, raw_keys: list[bytes], raw_values: list[bytes]) -> list[Sequence[Any]]:
         chunks = Counted.unpack(b"".join([raw[-8:] for raw in raw_keys]))
-        return [*self._spaces.split([raw[:-8] for raw in raw_keys]), chunks, raw_values]
+        return [*self._spaces.split(self.spaces(raw_keys)), chunks, raw_values]
 
     def join(self, parts: list[Any], group: Callable[[bytes], int]) -> list[Entry]:
         spaces = self._spaces.join(parts[:-2])
@@ -106,19 +145,22 @@ class ListLayout(Layout):
         ]
 
 
-class EntryLayout(Layout):
+class EntryLayout(KeyedLayout):
     """key · window · [map key] → [expires] value"""
 
-    def __init__(self, info: StateInfo, spaces: Spaces, naive: bool) -> None:
+    def __init__(self, info: StateInfo, spaces: Spaces, found: Undeclared) -> None:
         self._spaces = spaces
         self._is_map = info.kind == "map"
         self._ttl = info.ttl
         self.columns = [*spaces.columns]
         if self._is_map:
-            self.columns.append(key_column("map_key", info.sub_schema or "any", naive))
+            self.columns.append(key_column("map_key", found.map_key, found.naive, exact=info.sub_schema == "any"))
         if info.ttl:
             self.columns.append(Times("expires", required=False))
-        self.columns.append(Encoded("value", shape_of(info.schema or "any", naive=naive), pickled=_is_pickle(info.schema)))
+        self.columns.append(Encoded("value", shape_of(info.schema or "any", naive=found.naive), pickled=_is_pickle(info.schema)))
+
+    def spaces(self, raw_keys: list[bytes]) -> list[bytes]:
+        return split_map_keys(raw_keys, self._spaces.size)[0] if self._is_map else raw_keys
 
     def split(self, raw_keys: list[bytes], raw_values: list[bytes]) -> list[Sequence[Any]]:
         if self._is_map:

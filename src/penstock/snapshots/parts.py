@@ -140,14 +140,24 @@ class Counted(Column):
 
 
 class Encoded(Column):
-    """MessagePack values of a shape. `canonical`: of keys, makes equal ones of equal values. `pickled`: the bytes as they are."""
+    """MessagePack values of a shape.
+
+    `canonical`: of keys, makes equal ones of equal values. `exact`: 1 is not 1.0. `pickled`: the bytes as they are.
+    """
 
     def __init__(
-        self, name: str, shape: Shape, canonical: Callable[[bytes], bytes] | None = None, *, pickled: bool = False
+        self,
+        name: str,
+        shape: Shape,
+        canonical: Callable[[bytes], bytes] | None = None,
+        *,
+        exact: bool = False,
+        pickled: bool = False,
     ) -> None:
         self.field = shape.field(name)
         self._shape = shape
         self._canonical = canonical
+        self._exact = exact
         self._pickled = pickled
         self._decoder: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list.__class_getitem__(shape.annotation))
 
@@ -158,9 +168,10 @@ class Encoded(Column):
         """Decoded, all at once."""
         if self._pickled or self._shape.is_json:
             return list(parts)
-        values = self._decoder.decode(b"\xdd" + len(parts).to_bytes(4, "big") + b"".join(parts))
-        if len(values) != len(parts):
-            raise ValueError("values that are no single values")
+        data = b"".join(parts)
+        values = self._decoder.decode(b"\xdd" + len(parts).to_bytes(4, "big") + data)
+        if self._exact and not _pack(values).endswith(data):
+            raise ValueError("integers among floats")
         return values
 
     def write(self, array: pa.Array) -> Sequence[bytes]:

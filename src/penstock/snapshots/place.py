@@ -78,6 +78,11 @@ def _renew(place: Storage, mark: Making, stop: threading.Event) -> None:
 
 
 def _clear(place: Storage) -> None:
+    _remove(check_free(place), place)
+
+
+def check_free(place: Storage) -> list[Listed]:
+    """What is left there of a savepoint that was never finished. Anything else is refused."""
     found = list(place.list())
     names = {listed.path for listed in found}
     if SAVEPOINT in names:
@@ -92,7 +97,7 @@ def _clear(place: Storage) -> None:
     mark = _read_mark(place)
     if mark is not None and _lives(mark, next(listed for listed in found if listed.path == MAKING)):
         raise _taken(place, mark)
-    _remove(found, place)
+    return found
 
 
 def _lives(mark: Making, listed: Listed) -> bool:
@@ -103,6 +108,8 @@ def _lives(mark: Making, listed: Listed) -> bool:
 
 def _remove(found: list[Listed], place: Storage) -> None:
     """The mark last: what is left half-way is still known for what it is."""
+    if not found:
+        return
     place.delete([listed.path for listed in found if listed.path != MAKING])
     place.delete([MAKING])
 

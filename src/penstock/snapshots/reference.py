@@ -14,7 +14,7 @@ _JOB_EPOCH = re.compile(r"(?P<job>.*)@(?P<epoch>\d+|latest)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A snapshot by name. `place`: the savepoint's or the job's storage, empty for the job's own; `epoch`: None for the newest."""
+    """A snapshot by name. `place`: the savepoint's or the job's storage, empty for the own one; `epoch`: None for the newest."""
 
     kind: Literal["savepoint", "epoch", "latest"]
     place: str = ""

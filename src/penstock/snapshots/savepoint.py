@@ -26,7 +26,7 @@ from penstock.errors import ConfigError, CorruptFileError, NotFoundError
 from penstock.ids import Epoch
 from penstock.runtime.manifest import StateLayout
 from penstock.snapshots.format import SavedJob, SavedState, SavepointInfo, SavepointWriter
-from penstock.snapshots.saving import cut, joined, write_part
+from penstock.snapshots.saving import cut, joined, of_one_form, write_part
 from penstock.snapshots.saving_process import write_parts
 from penstock.storage import Storage, open_storage
 
@@ -48,20 +48,25 @@ Told = Callable[[SavepointProgress], None]
 
 
 def make_savepoint(
-    storage: Storage, epoch: int | None = None, to: str | None = None, *, told: Told | None = None
+    storage: Storage, epoch: int | None = None, to: str | None = None, *, told: Told | None = None, driven: bool | None = None
 ) -> SavepointInfo:
     """Make a savepoint of an epoch (None: the newest whose output is all published); `info.uri` says where it is.
 
-    Without `to` it goes below `savepoints/` in the job's storage.
+    Without `to` it goes below `savepoints/` in the job's storage. `driven`: does the job run? None: find out.
     """
     job = job_in(storage)
     identity = uuid.uuid4().hex
     place = open_storage(to) if to is not None else storage.child(paths.savepoint(datetime.now(UTC), identity))
+    if driven is None:
+        driven = is_driven(storage) is not False
     with pin(storage, None if epoch is None else Epoch(epoch), "savepoint") as manifest:
         layout = manifest.state
         with SavepointWriter(place, max_parallelism=layout.max_parallelism, identity=identity) as savepoint:
-            for state in _write(storage, place, identity, layout, told):
+            written = _write(storage, place, identity, layout, told, driven)
+            for state in written:
                 savepoint.add(state)
+            for number in {number for ids in layout.stages for number in ids} - {state.number for state in written}:
+                savepoint.state(layout.ids[str(number)], number=number)  # it has no entries
             return savepoint.finish(
                 job=SavedJob(job.job, job.name, storage.uri),
                 epoch=manifest.epoch,
@@ -101,14 +106,21 @@ def staff(size: int, partitions: int, cores: int, *, driven: bool) -> Staffing:
     return Staffing(1, True) if driven else Staffing(max(1, min(cores, partitions)), False)
 
 
-def _write(storage: Storage, place: Storage, identity: str, layout: StateLayout, told: Told | None) -> list[SavedState]:
+def _write(
+    storage: Storage, place: Storage, identity: str, layout: StateLayout, told: Told | None, driven: bool
+) -> list[SavedState]:
     size = sum(ref.size for stage in layout.chains for chain in stage for ref in chain)
-    chosen = staff(size, layout.parallelism, os.cpu_count() or 1, driven=is_driven(storage) is not False)
-    progress = _Progress(layout, told)
-    parts = cut(identity, layout, chosen.processes or 1)
+    chosen = staff(size, layout.parallelism, os.cpu_count() or 1, driven=driven)
     if chosen.processes == 0:
-        return joined([write_part(storage, place, part, progress) for part in parts])
-    return joined(write_parts(storage, place, parts, progress, nice=chosen.nice))
+        (part,) = cut(identity, layout, 1)
+        return write_part(storage, place, part, _Progress(layout, told))
+    states = joined(
+        write_parts(storage, place, cut(identity, layout, chosen.processes), _Progress(layout, told), nice=chosen.nice)
+    )
+    if all(of_one_form(place, state) for state in states):
+        return states
+    place.delete([file.path for state in states for file in state.files])
+    return joined(write_parts(storage, place, cut(identity, layout, 1), _Progress(layout, told), nice=chosen.nice))
 
 
 class _Progress:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from penstock.errors import PenstockError, StateError
 from penstock.failpoints import fail_point
 from penstock.ids import Milliseconds
 from penstock.runtime.manifest import StateLayout
 from penstock.snapshots.format import SavedState, StateWriter, state_path
+from penstock.snapshots.state_file import open_state
 from penstock.state.files import read_entries
 from penstock.state.key_groups import groups_of
 from penstock.state.layout import HEAD_SIZE, group_of_store_key, prefix_end, state_id_of_store_key
@@ -26,7 +26,8 @@ Told = Callable[[int, int], None]
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Partitions `first` to `last` of an epoch's state, for the savepoint `identity`. `number`: of several parts."""
+    """Partitions `first` to `last` of an epoch's state, for the savepoint `identity`. `number`: of several parts; only then are
+    states without entries left out."""
 
     identity: str
     layout: StateLayout
@@ -55,27 +56,21 @@ def write_part(storage: Storage, place: Storage, part: Part, told: Told) -> list
 
 def _write_stage(storage: Storage, place: Storage, part: Part, stage: int, told: Told) -> list[SavedState]:
     layout = part.layout
-    writers: dict[int, StateWriter] = {}
+    writers = _Writers(place, part)
     try:
-        for number in layout.stages[stage]:
-            info = layout.ids[str(number)]
-            path = state_path(number, info, part.number)
-            writers[number] = StateWriter(place, path, part.identity, number, info, layout.max_parallelism)
+        if part.number is None:
+            for number in layout.stages[stage]:
+                writers[number]
         for partition in range(part.first, part.last + 1):
             groups = groups_of(partition, layout.parallelism, layout.max_parallelism)
             at = groups.start
             for group, number, keys, values in _entries(storage, layout, stage, partition):
-                try:
-                    writers[number].group(group, keys, values)
-                except PenstockError as error:
-                    info = writers[number].info
-                    error.add_note(f"while saving the state {info.name!r} of step {info.step!r}, key group {group}")
-                    raise
+                writers[number].group(group, keys, values)
                 told(group - at, len(keys))
                 at = group
             told(groups.stop - at, 0)
         saved = []
-        for number in list(writers):
+        for number in sorted(writers):
             file = writers[number].close()
             writer = writers.pop(number)
             saved.append(SavedState(number, writer.info, next_due(layout, stage, number), [file]))
@@ -85,6 +80,23 @@ def _write_stage(storage: Storage, place: Storage, part: Part, stage: int, told:
         for writer in writers.values():
             writer.abandon(error)
         raise
+
+
+class _Writers(dict[int, StateWriter]):
+    """A writer for each state that has entries."""
+
+    def __init__(self, place: Storage, part: Part) -> None:
+        super().__init__()
+        self._place = place
+        self._part = part
+
+    def __missing__(self, number: int) -> StateWriter:
+        part = self._part
+        info = part.layout.ids[str(number)]
+        path = state_path(number, info, part.number)
+        writer = StateWriter(self._place, path, part.identity, number, info, part.layout.max_parallelism)
+        self[number] = writer
+        return writer
 
 
 def _entries(
@@ -117,8 +129,11 @@ def joined(parts: list[list[SavedState]]) -> list[SavedState]:
     for states in parts:
         for state in states:
             before = found.get(state.number)
-            files = [*before.files, *state.files] if before is not None else state.files
-            found[state.number] = msgspec.structs.replace(state, files=files)
-    if any(len(state.files) != len(parts) for state in found.values()):
-        raise StateError("the parts of a savepoint do not have the same states")
+            found[state.number] = msgspec.structs.replace(state, files=[*(before.files if before else ()), *state.files])
     return [found[number] for number in sorted(found)]
+
+
+def of_one_form(place: Storage, state: SavedState) -> bool:
+    """Have all files of a state the same columns? Where types are not declared each part has found them out for itself."""
+    schemas = [open_state(place, file).schema for file in state.files]
+    return all(schema.equals(schemas[0], check_metadata=True) for schema in schemas)
