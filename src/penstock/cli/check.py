@@ -29,8 +29,8 @@ def check_command(
 ) -> None:
     """Tell, for each state, whether a program could go on with what another has left; exit code 1 if it would be refused."""
     with clean_errors(trace=trace):
-        env = planned(program, arguments or [], {"allow_dropped_state": True} if allow_dropped_state else {})
-        report = check(env, against)
+        env = planned(program, arguments or [], {})
+        report = check(env, against, **({"allow_dropped_state": True} if allow_dropped_state else {}))
     if as_json:
         typer.echo(json.dumps(report.data(), indent=2))
     else:
@@ -40,7 +40,8 @@ def check_command(
 
 
 def _show(report: Preflight, console: Console) -> None:
-    table = Table(title=f"{report.against}, epoch {report.epoch}", title_justify="left")
+    at = f"@{report.epoch}"
+    table = Table(title=f"against {report.against.removesuffix(at)}, epoch {report.epoch}", title_justify="left")
     for column in ("step", "state", "verdict", "why"):
         table.add_column(column, overflow="fold")
     for state in report.states:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock import paths
@@ -81,10 +81,13 @@ class Preflight:
         return "\n".join([*lines, *(f"refused: {problem}" for problem in self.problems)])
 
 
-def check(env: StreamEnvironment, against: str) -> Preflight:
-    """Compare a program with a savepoint's folder, a job's storage (its newest epoch), or `JOB@EPOCH`."""
+def check(env: StreamEnvironment, against: str, **settings: Any) -> Preflight:
+    """Compare a program with a savepoint's folder, a job's storage (its newest epoch), or `JOB@EPOCH`.
+
+    `settings`: as for `execute`, for example `allow_dropped_state=True`.
+    """
     manifest, source, place = _found(against)
-    config = env.config
+    config = replace(env.config, **settings)
     savepoint = place.exists(SAVEPOINT)
     own = not savepoint and (config.storage is None or open_storage(config.storage).uri == place.uri)
     return preflight(rewrite(env.graph), config, manifest, source, foreign=not own)

@@ -35,16 +35,16 @@ def split_entry_key(store_key: bytes, kind: str, namespace: int) -> EntryKey:
     if kind == "list":
         end = len(store_key) - _CHUNK
     elif kind == "map":
-        end = value_end(store_key, HEAD_SIZE) + namespace
+        end = end_of_value(store_key, HEAD_SIZE) + namespace
     else:
         end = len(store_key)
     return EntryKey(store_key[HEAD_SIZE:end], store_key[HEAD_SIZE : end - namespace], store_key[end:])
 
 
-def value_end(data: bytes, start: int = 0) -> int:
+def end_of_value(data: bytes, start: int = 0) -> int:
     """Where the MessagePack value that begins at `start` ends.
 
-    >>> value_end(bytes.fromhex("92 01 a2 6f 6b") + b"more")
+    >>> end_of_value(bytes.fromhex("92 01 a2 6f 6b") + b"more")
     5
     """
     at, left = start, 1
