@@ -180,8 +180,8 @@ class EpochLoop:
         taken = take_over(self._graph, config, storage, self._start, self._python_paths, self._program)
         self._job, self._term = taken.job, taken.term
         self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
-        self._sources = open_sources(self._graph, config, storage, taken.info, self._executor)
-        self._committers = open_committers(self._graph, storage, taken.info, taken.term)
+        self._sources = open_sources(self._graph, config, storage, self._job, self._executor)
+        self._committers = open_committers(self._graph, storage, self._job, taken.term)
         named = describe_sinks(self._graph)
         self._back = look_back(storage, taken.head, taken.before, taken.info.job, config, self._committers, named)
         fail_point("recovery:before-commit")
