@@ -21,6 +21,7 @@ from penstock.plan.nodes import Graph
 from penstock.plan.stages import cut
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.manifest import VERSION, Manifest, Restored, StateLayout, load_manifest
+from penstock.state.shelves import check_installed
 from penstock.storage import Storage
 
 
@@ -49,6 +50,7 @@ def take_over(
     graph: Graph, config: JobConfig, storage: Storage, start: Start | None, python_paths: tuple[str, ...] = ()
 ) -> Taken:
     """Take a term, and compile the program on what is committed. Nothing is committed yet."""
+    check_installed(config.state_store)
     info = open_job(storage, config.name, config.max_parallelism)
     term = take_term(storage)
     head = find_head(storage, fall_back=config.fall_back)
@@ -67,6 +69,7 @@ def take_over(
         fingerprint=f"{layout.fingerprint}-{layout.made_in}",
         rows=plan.rows,
         local_dir=config.local_dir,
+        state_store=config.state_store,
         paths=python_paths,
     )
     restored = start.restored if start is not None else before.restored if before is not None else None

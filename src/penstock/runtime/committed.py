@@ -13,10 +13,7 @@ from penstock.runtime.orders import EpochOrder, PartitionState
 from penstock.state.files import Block, FileRef, read_entries
 from penstock.state.key_groups import groups_of
 from penstock.state.local import open_at, store_path
-from penstock.state.store import LocalStore
-from penstock.state.store_snapshot import StoreSnapshot
-
-Entries = list[tuple[bytes, bytes | None]]
+from penstock.state.store import Entries, LocalStore, StoreSnapshot
 
 _recent: OrderedDict[str, Entries] = OrderedDict()
 """The last deltas this process wrote: the next epoch applies them without reading them back."""
@@ -57,9 +54,10 @@ class CommittedState:
             self.origin = "empty"
             return
         job = self._job
-        path = store_path(job.local_dir, job.job, job.fingerprint, job.parallelism, self._stage.index, self._partition)
+        kind = job.state_store
+        path = store_path(job.local_dir, job.job, job.fingerprint, job.parallelism, self._stage.index, self._partition, kind)
         whole = None if state.whole else self._whole_chain
-        self.store, self.origin = open_at(path, state.tail, self._read, partial(_recent.get), whole)
+        self.store, self.origin = open_at(path, state.tail, self._read, partial(_recent.get), whole, kind)
         self._snapshot = self.store.snapshot()
 
     def _whole_chain(self) -> list[FileRef]:
@@ -99,3 +97,5 @@ class CommittedState:
         if self._snapshot is not None:
             self._snapshot.close()
             self._snapshot = None
+        if self.store is not None:
+            self.store.rest()
