@@ -25,6 +25,7 @@ from penstock.epochs.fencing import fenced, find_head
 from penstock.epochs.history import EpochRecord, JobResult, Listener, shown_watermark, watermark_lag
 from penstock.epochs.inputs import SourceInput, SourcePlan, merge_clocks
 from penstock.epochs.intents import read_intent, write_intent
+from penstock.epochs.orphans import OrphanSweep
 from penstock.epochs.results import counters_of, metrics_of, next_layout, partition_states, volatile_of, watermarks_of
 from penstock.epochs.retention import Retention
 from penstock.epochs.takeover import (
@@ -114,6 +115,7 @@ class EpochLoop:
         self._head: Manifest
         self._job: CompiledJob
         self._compactor: Compactor
+        self._orphans: OrphanSweep
         self._term: Term
         self._restored: Restored | None
         self._sources: list[SourceInput] = []
@@ -150,6 +152,7 @@ class EpochLoop:
         finish_commits(storage, taken.head, self._committers, exactly_once=config.guarantee == "exactly-once")
         fail_point("recovery:committed")
         self._compactor = Compactor(storage, self._job, self._term, config.compact_after, beside=config.executor != "inline")
+        self._orphans = OrphanSweep(storage, self._term)
         self._retention.load(taken.head.epochs)
         self._commit_take_over(taken)
         fail_point("recovery:taken-over")
@@ -330,6 +333,7 @@ class EpochLoop:
         for listener in self._listeners:
             listener(record)
         self._compactor.consider(manifest)
+        self._orphans.committed(manifest, self._retention, self._compactor)
         self._warmed = time.monotonic()
         pause = to_ms(self._config.epoch_interval) / 1000 - took
         if pause > 0:
@@ -341,6 +345,7 @@ class EpochLoop:
         """After a failed epoch: wait and try again, or give up with the reason."""
         self._failures += 1
         self.result.restarts += 1
+        self._orphans.failed()
         delay = self._config.restart.delay_ms(self._failures)
         if delay is None:
             error.add_note(f"gave up after {self._failures} failures in a row; the last committed epoch is {self._head.epoch}")
