@@ -106,7 +106,11 @@ class JobConfig:
             to_ms(self.target_epoch, what="target_epoch") > 0, "target_epoch is zero", "give a duration, for example seconds=1"
         )
         to_ms(self.epoch_interval, what="epoch_interval")
-        to_ms(self.checkpoint_interval, what="checkpoint_interval")
+        _check(
+            to_ms(self.checkpoint_interval, what="checkpoint_interval") == 0 or self.guarantee != "at-most-once",
+            "an at-most-once job has a checkpoint_interval",
+            "leave it out: at most once, what was read is never read again",
+        )
         _check(to_ms(self.lease, what="lease") > 0, "lease is zero", "give a duration, for example seconds=10")
         _check(self.pipeline is None or self.pipeline >= 0, f"pipeline is {self.pipeline}", "choose 0 or more")
         _check(

@@ -84,6 +84,14 @@ class EpochFailedError(PenstockError, RuntimeError):
     """An epoch could not be completed; nothing of it is visible."""
 
 
+class LayersLostError(EpochFailedError):
+    """Changes of an epoch that is not committed yet are not where the next one runs."""
+
+
+class DeltaTooLargeError(EpochFailedError):
+    """What an epoch changed is too much to be kept until the next checkpoint."""
+
+
 class ExecutorLostError(EpochFailedError):
     """The engine underneath (a Spark session) is gone and must be started anew."""
 

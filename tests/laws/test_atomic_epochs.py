@@ -8,6 +8,7 @@ import pytest
 
 from penstock import failpoints
 from penstock.epochs import commit, loop
+from penstock.epochs.publishing import Publishing
 from penstock.runtime.manifest import Manifest
 from tests.laws.trying import Crash, breaks, check_exact, run
 
@@ -65,14 +66,13 @@ def test_it_fails_when_recovery_does_not_finish_commits(tmp_path: Path, monkeypa
 
 
 def test_it_fails_when_sinks_are_committed_before_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def backwards(self: loop.EpochLoop, manifest: Manifest) -> None:
+    def backwards(self: Publishing, manifest: Manifest) -> None:
         commit.commit_sinks(self._committers, manifest.committables, manifest.epoch)
         commit.write_manifest(self._storage, manifest)
         commit.mark_done(self._storage, manifest.epoch)
-        self._head = manifest
         self._retention.committed(manifest)
 
-    monkeypatch.setattr(loop.EpochLoop, "_publish", backwards)
+    monkeypatch.setattr(Publishing, "publish", backwards)
     breaks(lambda: check_crashes(tmp_path, "manifest:before", monkeypatch))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.epochs import commit, loop
+from penstock.epochs import commit, loop, publishing
 from penstock.epochs.takeover import Taken
 from penstock.errors import FencedError
 from penstock.failpoints import fail_point
@@ -39,13 +39,13 @@ def check_successor(folder: Path, *, stopped_at: str, epochs_of_successor: int |
             if passed == 4:
                 patch.setattr(commit, "fail_point", real)
                 successor()
-                patch.setattr(loop, "commit_sinks", committed)
+                patch.setattr(publishing, "commit_sinks", committed)
 
     patch.setattr(commit, "fail_point", point)
     with pytest.raises(FencedError):
         run(folder)
     assert not late, f"it committed sinks of epochs {late}"
-    patch.setattr(loop, "commit_sinks", real_commit)
+    patch.setattr(publishing, "commit_sinks", real_commit)
     if epochs_of_successor is not None:
         run(folder)
     check_exact(folder)

@@ -65,7 +65,12 @@ def program(script: list[Any], cut: int | None, sink: CollectSink) -> StreamEnvi
 
 
 def run(
-    script: list[Any], cut: int | None, parallelism: list[int], epochs: int | None, stores: Sequence[str] = ("lmdb",)
+    script: list[Any],
+    cut: int | None,
+    parallelism: list[int],
+    epochs: int | None,
+    stores: Sequence[str] = ("lmdb",),
+    pipeline: int = 0,
 ) -> dict[Any, list[Any]]:
     """The output; with `epochs`, the job is stopped after so many and started again with the next parallelism and store."""
     sink = CollectSink()
@@ -81,6 +86,7 @@ def run(
                 local_dir=local,
                 parallelism=parallelism[turn % len(parallelism)],
                 state_store=stores[turn % len(stores)],
+                pipeline=pipeline,
             )
             if result.finished:
                 break
@@ -110,9 +116,9 @@ def test_restarts_and_rescaling_do_not_matter(script: list[Any], cut: int, paral
 
 @pytest.mark.parametrize("store", KINDS)
 @settings(random_settings, max_examples=25)
-@given(script=scripts(), cut=st.sampled_from([1, 2, 5]), parallelism=st.integers(1, 3))
-def test_the_store_does_not_matter(store: str, script: list[Any], cut: int, parallelism: int) -> None:
-    assert run(script, cut, [parallelism], None, [store]) == expected(script)
+@given(script=scripts(), cut=st.sampled_from([1, 2, 5]), parallelism=st.integers(1, 3), pipeline=st.sampled_from([0, 2]))
+def test_the_store_does_not_matter(store: str, script: list[Any], cut: int, parallelism: int, pipeline: int) -> None:
+    assert run(script, cut, [parallelism], None, [store], pipeline) == expected(script)
 
 
 @pytest.mark.parametrize("store", KINDS)

@@ -3,8 +3,8 @@
 Decide purely: `choose` looks at a chain and says which files to merge.
 
 Laws:
-- Once the deltas weigh 0.65 of the base, everything becomes a new base. So a chain weighs at most about 1.65 of its base, and less
-  than three times with the old chain, which stays as long as kept epochs name it; and a byte of a delta costs 1.5 bytes of bases.
+- Once the deltas weigh 0.65 of the base, everything becomes a new base. So a chain weighs at most about 1.65 of its base, and
+  less than three times with the old chain, which stays as long as kept epochs name it. A byte of a delta costs 1.5 of bases.
 - Before that, deltas of about one size become one delta whenever there are more than `compact_after` of them: the chain's length
   follows the logarithm of their number, and a byte is rewritten once for each such tier.
 - However much the epochs change, a new base is not made for each: there are half of `compact_after` deltas first.

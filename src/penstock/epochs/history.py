@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds
+from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds, StepId
+from penstock.runtime.manifest import Manifest
+from penstock.runtime.orders import TaskReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,36 @@ class RunListener(Protocol):
 
     def ended(self, result: JobResult | None, error: BaseException | None) -> None:
         """The run is over, with a result or with an error."""
+
+
+def record_of(
+    manifest: Manifest,
+    reports: list[TaskReport],
+    *,
+    sources: set[StepId],
+    sinks: set[StepId],
+    started_ms: Milliseconds,
+    run_seconds: float,
+) -> EpochRecord:
+    """An epoch that has run; when it is committed `committed_ms` and `seconds` are known."""
+    watermarks = [shown_watermark(manifest.watermarks[step]) for step in sources if step in manifest.watermarks]
+    return EpochRecord(
+        epoch=manifest.epoch,
+        started_ms=started_ms,
+        committed_ms=0,
+        seconds=0.0,
+        run_seconds=run_seconds,
+        records_in=sum(m.records_in for step, m in manifest.metrics.items() if step in sources),
+        records_out=sum(m.records_in for step, m in manifest.metrics.items() if step in sinks),
+        skipped=sum(m.skipped for m in manifest.metrics.values()),
+        watermark_ms=min((w for w in watermarks if w is not None), default=None),
+        state_entries=sum(r.entries for r in reports if r.entries is not None) or None,
+        local_hits=sum(r.origin == "local" for r in reports),
+        rebuilt=sum(r.origin == "rebuilt" for r in reports),
+        shed=sum(state.shed for state in manifest.sources.values()),
+        steps={step: (m.records_in, m.records_out) for step, m in manifest.metrics.items()},
+        watermark_lag=watermark_lag(manifest.processing_time, manifest.watermarks, manifest.metrics),
+    )
 
 
 def watermark_lag(

@@ -1,8 +1,9 @@
 """The epoch loop: plain Python on the driver, the same over every executor.
 
-    take over → (plan → run → manifest → sinks → done)* → finished, stopped, or failed for good
+    take over → (plan → run → hand over to be committed)* → finished, stopped, or failed for good
 
-An epoch that fails before its manifest has had no effect: it is simply planned anew, with a new plan number, after a delay.
+Commits happen beside the epochs (see `penstock.epochs.pipeline`): the next epoch goes on from what the last one left, committed
+or not. An epoch that fails before its manifest has had no effect: it is simply planned anew, with a new plan number.
 """
 
 from __future__ import annotations
@@ -12,21 +13,26 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from penstock.config import JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.epochs.admission import Admission
 from penstock.epochs.agreement import check_agreement
-from penstock.epochs.commit import commit_sinks, mark_done, write_manifest
+from penstock.epochs.checkpoints import Checkpoints, Durability
+from penstock.epochs.commit import commit_sinks
 from penstock.epochs.compactor import Compactor
 from penstock.epochs.control import Inbox, Request
 from penstock.epochs.ends import open_committers, open_sources
 from penstock.epochs.executor import Executor
 from penstock.epochs.fencing import fenced, find_head
-from penstock.epochs.history import EpochRecord, JobResult, Listener, shown_watermark, watermark_lag
+from penstock.epochs.history import JobResult, Listener, record_of
 from penstock.epochs.inputs import SourceInput, SourcePlan, merge_clocks
 from penstock.epochs.intents import read_intent, write_intent
 from penstock.epochs.orphans import OrphanSweep
-from penstock.epochs.results import counters_of, metrics_of, next_layout, partition_states, volatile_of, watermarks_of
+from penstock.epochs.pipeline import Pipeline, RanEpoch, layers_of
+from penstock.epochs.publishing import Publishing
+from penstock.epochs.results import committables_of, files_of, metrics_of, next_due, partition_states, watermarks_of
 from penstock.epochs.retention import Retention
 from penstock.epochs.takeover import (
     Start,
@@ -37,7 +43,14 @@ from penstock.epochs.takeover import (
     take_over,
     take_over_manifest,
 )
-from penstock.errors import ExecutorLostError, FencedError, PenstockError, SinkRefusedError
+from penstock.errors import (
+    DeltaTooLargeError,
+    ExecutorLostError,
+    FencedError,
+    LayersLostError,
+    PenstockError,
+    SinkRefusedError,
+)
 from penstock.failpoints import fail_point
 from penstock.ids import MAX_WATERMARK, Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
@@ -52,6 +65,11 @@ log = logging.getLogger("penstock")
 
 IDLE_POLL_S = 0.01
 KEEP_WARM_S = 20.0
+AHEAD = 8
+"""How many epochs run ahead of the last committed one on Spark, unless told otherwise."""
+
+CAREFUL = 20
+"""So many epochs wait for the commit of the one before, after layers were not where a task ran."""
 
 
 class Clock:
@@ -70,6 +88,7 @@ class Decision:
 
     order: EpochOrder
     sources: dict[str, SourceState]
+    durability: Durability
     started_ms: Milliseconds
     final: bool
 
@@ -110,12 +129,19 @@ class EpochLoop:
             readers=config.parallelism,
             first=config.first_records_per_epoch,
         )
+        self._depth = _depth(config)
+        self._checkpoints = Checkpoints(interval_ms=to_ms(config.checkpoint_interval), ahead=self._depth > 0)
+        self._careful = 0
+        self._idle = False
         self._warmed = time.monotonic()
         self.result: JobResult
         self._head: Manifest
+        """The newest epoch that has run, committed or not."""
         self._job: CompiledJob
         self._compactor: Compactor
         self._orphans: OrphanSweep
+        self._publishing: Publishing
+        self._pipeline: Pipeline
         self._term: Term
         self._restored: Restored | None
         self._sources: list[SourceInput] = []
@@ -129,10 +155,12 @@ class EpochLoop:
         """Run the job to its end."""
         try:
             self._take_over()
-            if self._head.finished:
-                self.result.finished = True
-            while not self.result.finished and not self._stopping():
-                self._turn()
+            self.result.finished = self._head.finished
+            while True:
+                while not self._head.finished and not self._stopping():
+                    self._turn()
+                if self._settle():
+                    break
             self._answer_stop()
             return self.result
         finally:
@@ -154,7 +182,22 @@ class EpochLoop:
         self._compactor = Compactor(storage, self._job, self._term, config.compact_after, beside=config.executor != "inline")
         self._orphans = OrphanSweep(storage, self._term)
         self._retention.load(taken.head.epochs)
+        self._publishing = Publishing(
+            config=config,
+            storage=storage,
+            committers=self._committers,
+            sources=self._sources,
+            retention=self._retention,
+            compactor=self._compactor,
+            orphans=self._orphans,
+            result=self.result,
+            listeners=self._listeners,
+            now_ms=self._clock.now_ms,
+            sleep=self._clock.sleep,
+        )
         self._commit_take_over(taken)
+        self._pipeline = Pipeline(self._head, self._publishing.commit, self._depth)
+        self._checkpoints.made(self._head.processing_time)
         fail_point("recovery:taken-over")
         self._inbox.drop_old()
         sweep_orphans(storage, self._retention.referenced(), self._term, self._head.epoch, self._committers)
@@ -163,50 +206,22 @@ class EpochLoop:
     def _commit_take_over(self, taken: Taken) -> None:
         manifest = take_over_manifest(taken, self._config, self._storage, self._clock.now_ms())
         self._plan_number = manifest.plan
-        self._publish(manifest)
-
-    def _publish(self, manifest: Manifest) -> None:
-        """Manifest, sinks, done: the epoch is the head now."""
-        write_manifest(self._storage, manifest)
-        self._complete(manifest)
-
-    def _complete(self, manifest: Manifest) -> None:
-        """The manifest exists: its sinks are committed, again and again if need be, and it becomes the head."""
-        if self._config.guarantee != "at-least-once":
-            self._insist(lambda: commit_sinks(self._committers, manifest.committables, manifest.epoch), manifest.epoch)
-        mark_done(self._storage, manifest.epoch)
+        self._publishing.publish(manifest)
         self._head = manifest
-        self._retention.committed(manifest)
-
-    def _insist(self, action: Callable[[], None], epoch: Epoch) -> None:
-        """A committed epoch cannot be planned anew: a sink that refuses is asked again, until the restart policy gives up."""
-        failures = 0
-        while True:
-            try:
-                return action()
-            except FencedError:
-                raise
-            except PenstockError as error:
-                failures += 1
-                delay = self._config.restart.delay_ms(failures)
-                if delay is None:
-                    error.add_note(
-                        f"epoch {epoch} is committed and its output is staged; it will be published when the job starts again"
-                    )
-                    raise SinkRefusedError(error.what, detail=error.detail, hint=error.hint) from error
-                log.warning("epoch %d is committed but a sink refused, trying again in %d ms: %s", epoch, delay, error)
-                self.result.restarts += 1
-                self._clock.sleep(delay / 1000)
 
     # --- one turn ----------------------------------------------------------------------------------------------------------
 
-    def _turn(self) -> None:
-        """Run an epoch if there is a reason to, otherwise wait."""
+    def _turn(self, *, checkpoint: bool = False) -> None:
+        """Run an epoch if there is a reason to, otherwise wait. `checkpoint`: to make what has run durable is a reason."""
         try:
+            self._pipeline.check()
+            if self._careful:
+                self._pipeline.drain()
+            self._checkpoints.wanted |= checkpoint or self._careful > 0
             decision, wake_ms = self._decide()
             if decision is None:
                 if self._config.until_idle:
-                    self._stop_asked = True
+                    self._idle = True
                 else:
                     self._wait(wake_ms)
                 return
@@ -214,12 +229,34 @@ class EpochLoop:
             self._failures = 0
         except (FencedError, SinkRefusedError):
             raise
+        except DeltaTooLargeError:
+            self._checkpoints.wanted = True
+        except LayersLostError as error:
+            log.info("%s", error.what)
+            self._careful = CAREFUL
+            self._regroup(error)
         except PenstockError as error:
             self._recover(error)
+
+    def _settle(self) -> bool:
+        """Have all that has run committed; False if there is more to do."""
+        _, waiting = self._pipeline.look()
+        if waiting and not waiting[-1].durable:
+            self._turn(checkpoint=True)
+            return False
+        try:
+            self._pipeline.drain()
+        except (FencedError, SinkRefusedError):
+            raise
+        except PenstockError as error:
+            self._recover(error)
+            return False
+        return True
 
     def _decide(self) -> tuple[Decision | None, Milliseconds | None]:
         """What the next epoch is, if there is a reason for one; else, when to look again."""
         head, config = self._head, self._config
+        committed, waiting = self._pipeline.look()
         now = processing_time(self._clock.now_ms(), head)
         limits = self._admission.limits(sum(not head.sources.get(s.step, SourceState()).ended for s in self._sources))
         plans: dict[str, SourcePlan] = {}
@@ -231,24 +268,30 @@ class EpochLoop:
             plans[source.step] = plan
         fail_point("source:planned")
         ended = all(plan.after.ended for plan in plans.values())
-        due = self._next_processing_timer()
-        if not any(plan.news for plan in plans.values()) and not ended and (due is None or due > now):
+        due = [time for time in (self._next_processing_timer(), self._checkpoints.due_ms(waiting)) if time is not None]
+        checkpoint = self._checkpoints.wanted and bool(waiting) and not waiting[-1].durable
+        news = ended or checkpoint or any(plan.news for plan in plans.values())
+        if not news and not any(time <= now for time in due):
             wakes = [plan.wake_ms for plan in plans.values() if plan.wake_ms is not None]
             soon = any(plan.wake_ms is None for plan in plans.values())
-            return None, None if soon else min([*wakes, *([due] if due is not None else [])], default=None)
+            return None, None if soon else min([*wakes, *due], default=None)
+        durability = self._checkpoints.durability(now, waiting, final=ended)
         self._plan_number += 1
         order = EpochOrder(
             epoch=Epoch(head.epoch + 1),
             term=self._term,
             plan=self._plan_number,
-            head=head.epoch,
+            head=committed.epoch,
             processing_time=now,
             sources={step: plan.order for step, plan in plans.items()},
             watermarks=head.watermarks,
-            states=partition_states(head.state),
+            states=partition_states(committed.state, head.state.next_due, layers_of(waiting)),
             final=ended,
+            deltas=durability.deltas,
+            flush=durability.flush,
         )
-        return Decision(order=order, sources={s: p.after for s, p in plans.items()}, started_ms=now, final=ended), None
+        sources = {step: plan.after for step, plan in plans.items()}
+        return Decision(order=order, sources=sources, durability=durability, started_ms=now, final=ended), None
 
     def _next_processing_timer(self) -> Milliseconds | None:
         ids = {number for (_, name), number in self._job.state_ids.items() if name == "timers:processing"}
@@ -257,9 +300,10 @@ class EpochLoop:
 
     def _run_epoch(self, decision: Decision) -> None:
         started = time.perf_counter()
-        order = decision.order
+        order, durability = decision.order, decision.durability
         if self._config.guarantee == "at-most-once":
             write_intent(self._storage, order.epoch, self._term, decision.sources)
+        self._retention.in_use = order.head
         reports: list[TaskReport] = []
         try:
             reports = self._executor.run(order)
@@ -268,17 +312,44 @@ class EpochLoop:
         except PenstockError:
             self._abort(order.epoch, reports)
             raise
-        ran = time.perf_counter() - started
         if self._config.guarantee == "at-least-once":
-            commit_sinks(self._committers, _committables(reports), publication_of(order))
+            commit_sinks(self._committers, committables_of(reports), publication_of(order))
         manifest = self._next_manifest(decision, reports)
-        self._publish(manifest)
-        commit_sinks(self._committers, volatile_of(reports), order.epoch)
-        for source in self._sources:
-            source.committed(manifest.sources[source.step], order.epoch)
-        self._after(decision, manifest, reports, ran, time.perf_counter() - started)
+        record = record_of(
+            manifest,
+            reports,
+            sources={source.step for source in self._sources},
+            sinks=set(self._committers),
+            started_ms=decision.started_ms,
+            run_seconds=time.perf_counter() - started,
+        )
+        ran = RanEpoch(
+            manifest=manifest,
+            files=files_of(reports),
+            contents={report.state.name: report.delta for report in reports if report.state is not None and report.delta},
+            reports=reports,
+            record=record,
+            started=started,
+            final=decision.final,
+            durable=durability.durable,
+            flush=durability.flush,
+        )
+        self._head = manifest
+        if durability.durable:
+            self._checkpoints.made(decision.started_ms)
+        self._pipeline.submit(ran)
+        if durability.deltas == "reported" and len(ran.contents) < len(ran.files):
+            self._pipeline.drain()  # what is too large for a report is too large for a layer
+        self._careful = max(0, self._careful - 1)
+        self._warmed = time.monotonic()
+        took = time.perf_counter() - started
+        self._admission.learn(record.records_in, took)
+        pause = to_ms(self._config.epoch_interval) / 1000 - took
+        if pause > 0:
+            self._clock.sleep(pause)
 
     def _next_manifest(self, decision: Decision, reports: list[TaskReport]) -> Manifest:
+        """The manifest of an epoch, but for the files of its state."""
         order, head = decision.order, self._head
         clocks: dict[str, dict[str, object]] = {}
         for report in reports:
@@ -295,49 +366,13 @@ class EpochLoop:
             created_ms=self._clock.now_ms(),
             sources=merge_clocks(decision.sources, clocks),
             watermarks={**head.watermarks, **watermarks_of(reports)},
-            state=self._compactor.adopt(next_layout(head.state, reports)),
-            committables=_committables(reports) if self._config.guarantee != "at-least-once" else {},
+            state=msgspec.structs.replace(head.state, chains=[], next_due=next_due(head.state, reports)),
+            committables=committables_of(reports) if self._config.guarantee != "at-least-once" else {},
             read=order.sources,
             metrics=metrics_of(reports),
             finished=decision.final,
             restored=self._restored,
         )
-
-    def _after(self, decision: Decision, manifest: Manifest, reports: list[TaskReport], ran: float, took: float) -> None:
-        """Learn, tell, and tidy up. The epoch is committed."""
-        sources = {source.step for source in self._sources}
-        sinks = set(self._committers)
-        read = sum(m.records_in for step, m in manifest.metrics.items() if step in sources)
-        watermarks = [shown_watermark(manifest.watermarks[step]) for step in sources if step in manifest.watermarks]
-        record = EpochRecord(
-            epoch=manifest.epoch,
-            started_ms=decision.started_ms,
-            committed_ms=self._clock.now_ms(),
-            seconds=took,
-            run_seconds=ran,
-            records_in=read,
-            records_out=sum(m.records_in for step, m in manifest.metrics.items() if step in sinks),
-            skipped=sum(m.skipped for m in manifest.metrics.values()),
-            watermark_ms=min((w for w in watermarks if w is not None), default=None),
-            state_entries=sum(r.entries for r in reports if r.entries is not None) or None,
-            local_hits=sum(r.origin == "local" for r in reports),
-            rebuilt=sum(r.origin == "rebuilt" for r in reports),
-            shed=sum(state.shed for state in manifest.sources.values()),
-            steps={step: (m.records_in, m.records_out) for step, m in manifest.metrics.items()},
-            watermark_lag=watermark_lag(manifest.processing_time, manifest.watermarks, manifest.metrics),
-        )
-        self._admission.learn(read, took)
-        self.result.add(record)
-        counters_of(reports, self.result.counters)
-        self.result.finished = manifest.finished
-        for listener in self._listeners:
-            listener(record)
-        self._compactor.consider(manifest)
-        self._orphans.committed(manifest, self._retention, self._compactor)
-        self._warmed = time.monotonic()
-        pause = to_ms(self._config.epoch_interval) / 1000 - took
-        if pause > 0:
-            self._clock.sleep(pause)
 
     # --- trouble -----------------------------------------------------------------------------------------------------------
 
@@ -348,48 +383,69 @@ class EpochLoop:
         self._orphans.failed()
         delay = self._config.restart.delay_ms(self._failures)
         if delay is None:
-            error.add_note(f"gave up after {self._failures} failures in a row; the last committed epoch is {self._head.epoch}")
+            last = self._pipeline.head.epoch
+            error.add_note(f"gave up after {self._failures} failures in a row; the last committed epoch is {last}")
             raise error
         log.warning("epoch failed (%d in a row), trying again in %d ms: %s", self._failures, delay, error)
         self._clock.sleep(delay / 1000)
         if isinstance(error, ExecutorLostError):
             self._executor.restart()
+        self._regroup(error)
+        if self._config.guarantee == "at-most-once":
+            self._skip_failed()
+
+    def _regroup(self, error: PenstockError) -> None:
+        """After a failure: what can still be committed is, what was run on top of what cannot is given up."""
+        failed = isinstance(error, LayersLostError)
+        try:
+            self._pipeline.drain()
+        except (FencedError, SinkRefusedError):
+            raise
+        except PenstockError:
+            failed = True
+        _, waiting = self._pipeline.look()
+        if failed and waiting:
+            for ran in self._pipeline.discard().untouched:
+                self._abort(ran.manifest.epoch, ran.reports)
         committed = find_head(self._storage).manifest
-        if committed is not None and committed.epoch > self._head.epoch:
+        if committed is not None and committed.epoch > self._pipeline.head.epoch:
             # The outcome of creating the manifest was not known, and it was created after all.
             if committed.term != self._term:
                 raise fenced(committed.epoch) from error
-            self._complete(committed)
+            self._publishing.complete(committed)
+            self._pipeline.reset(committed)
             self.result.finished = committed.finished
-        elif self._config.guarantee == "at-most-once":
-            self._skip_failed()
+        _, waiting = self._pipeline.look()
+        self._head = waiting[-1].manifest if waiting else self._pipeline.head
+        self._idle = False
 
     def _skip_failed(self) -> None:
         """At most once: what the failed epoch was to read is not read again."""
-        sources = read_intent(self._storage, self._head.epoch)
+        head = self._pipeline.head
+        sources = read_intent(self._storage, head.epoch)
         if sources:
             self._plan_number += 1
-            head = self._head
-            self._publish(
-                Manifest(
-                    version=VERSION,
-                    job=head.job,
-                    epoch=Epoch(head.epoch + 1),
-                    term=self._term,
-                    plan=self._plan_number,
-                    parent=head.epoch,
-                    processing_time=head.processing_time,
-                    created_ms=self._clock.now_ms(),
-                    sources={**head.sources, **sources},
-                    watermarks=head.watermarks,
-                    state=head.state,
-                    restored=self._restored,
-                )
+            skipped = Manifest(
+                version=VERSION,
+                job=head.job,
+                epoch=Epoch(head.epoch + 1),
+                term=self._term,
+                plan=self._plan_number,
+                parent=head.epoch,
+                processing_time=head.processing_time,
+                created_ms=self._clock.now_ms(),
+                sources={**head.sources, **sources},
+                watermarks=head.watermarks,
+                state=head.state,
+                restored=self._restored,
             )
+            self._publishing.publish(skipped)
+            self._pipeline.reset(skipped)
+            self._head = skipped
 
     def _abort(self, epoch: Epoch, reports: list[TaskReport]) -> None:
         """Let the sinks drop what was staged for an epoch that will not be."""
-        for step, items in _committables(reports).items():
+        for step, items in committables_of(reports).items():
             committer = self._committers.get(StepId(step))
             if committer is not None:
                 try:
@@ -400,7 +456,8 @@ class EpochLoop:
     # --- waiting and stopping ----------------------------------------------------------------------------------------------
 
     def _wait(self, wake_ms: Milliseconds | None) -> None:
-        self._retention.sweep()
+        if not self._pipeline.look()[1]:
+            self._retention.sweep()
         if time.monotonic() - self._warmed > KEEP_WARM_S:
             self._warmed = time.monotonic()
             self._executor.keep_warm()
@@ -410,7 +467,7 @@ class EpochLoop:
         self._clock.sleep(pause)
 
     def _stopping(self) -> bool:
-        if self._stop_asked:
+        if self._stop_asked or self._idle or self._stop is not None:
             self.result.stopped = True
             return True
         for request in self._inbox.pending():
@@ -423,9 +480,13 @@ class EpochLoop:
 
     def _answer_stop(self) -> None:
         if self._stop is not None:
-            self._inbox.answer(self._stop, True, f"stopped after epoch {self._head.epoch}", epoch=self._head.epoch)
+            last = self._pipeline.head.epoch
+            self._inbox.answer(self._stop, True, f"stopped after epoch {last}", epoch=last)
 
     def _close(self) -> None:
+        if hasattr(self, "_pipeline"):
+            _quietly(self._pipeline.close)
+            _quietly(self._publishing.close)
         for source in self._sources:
             _quietly(source.close)
         for committer in self._committers.values():
@@ -440,12 +501,13 @@ def publication_of(order: EpochOrder) -> Epoch:
     return Epoch(order.epoch * 1_000_000 + order.term % 1000 * 1000 + order.plan % 1000)
 
 
-def _committables(reports: list[TaskReport]) -> dict[str, list[object]]:
-    found: dict[str, list[object]] = {}
-    for report in sorted(reports, key=lambda r: (r.stage, r.partition)):
-        for step, committable in report.committables.items():
-            found.setdefault(step, []).append(committable)
-    return found
+def _depth(config: JobConfig) -> int:
+    """How many epochs may wait for their commit. At most once notes its input before an epoch: there is one at a time."""
+    if config.guarantee == "at-most-once":
+        return 0
+    if config.pipeline is not None:
+        return config.pipeline
+    return AHEAD if config.executor != "inline" else 0
 
 
 def _quietly(action: Callable[[], None]) -> None:

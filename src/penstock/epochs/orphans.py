@@ -1,9 +1,9 @@
 """Orphans of the running term: state files that attempts left which failed, or which Spark ran twice.
 
 Laws:
-- A file goes only if its attempt is settled: its plan is not above that of the newest committed epoch (plans are made and committed
-  in order, so it was committed or given up), and no retained epoch names it, nor does it wait for its grace. Merged files
-  are settled once they are neither being made nor handed out for an epoch that may still be on its way.
+- A file goes only if its attempt is settled: its plan is not above that of the newest committed epoch (plans are made and
+  committed in order, so it was committed or given up), and no retained epoch names it, nor does it wait for its grace. Merged
+  files are settled once they are neither being made nor handed out for an epoch that may still be on its way.
 - A task that was given up may write for seconds more: so it is looked for them again and again, soon after a failure, and seldom
   without one.
 

@@ -31,6 +31,8 @@ class Retention:
     def __init__(self, storage: Storage, keep: int) -> None:
         self._storage = storage
         self._keep = keep
+        self.in_use: Epoch | None = None
+        """The epoch that the running one goes on from: it stays, and so do those after it."""
         self._held: deque[tuple[Epoch, set[str]]] = deque()
         self._unused: deque[tuple[Milliseconds, list[str]]] = deque()
 
@@ -54,7 +56,7 @@ class Retention:
         self._held.append((manifest.epoch, files_of(manifest)))
         retired: list[str] = []
         dropped: set[str] = set()
-        while len(self._held) > self._keep:
+        while len(self._held) > self._keep and (self.in_use is None or self._held[0][0] < self.in_use):
             epoch, files = self._held.popleft()
             retired += [paths.manifest(epoch), paths.done(epoch)]
             dropped |= files

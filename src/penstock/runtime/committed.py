@@ -1,24 +1,33 @@
-"""Committed state of a stage partition, as a task reads it: opened when first asked for, closed with the task."""
+"""State of a stage partition below an epoch, as a task reads it: opened when first asked for, closed with the task.
+
+It is the committed state in the local store and, while commits are under way, the layers of epochs that have run since.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from functools import partial
 
-from penstock.errors import CorruptFileError
+from penstock.errors import CorruptFileError, LayersLostError
 from penstock.runtime.job import CompiledJob, Stage
 from penstock.runtime.manifest import load_manifest
 from penstock.runtime.orders import EpochOrder, PartitionState
+from penstock.runtime.spool import Entries, Spool
 from penstock.state.files import Block, FileRef, read_entries
 from penstock.state.key_groups import groups_of
+from penstock.state.layers import Layered, Layers, Reads
 from penstock.state.local import open_at, store_path
-from penstock.state.store import Entries, LocalStore, StoreSnapshot
+from penstock.state.store import LocalStore, StoreSnapshot
 
 _recent: OrderedDict[str, Entries] = OrderedDict()
 """The last deltas this process wrote: the next epoch applies them without reading them back."""
 
 _RECENT = 8
+
+_layers: OrderedDict[str, Layers] = OrderedDict()
+"""By store path: the layers that the last task of the partition saw, merged. The next one mostly needs one more."""
+
+_LAYERS = 64
 
 
 def remember_delta(name: str, entries: Entries) -> None:
@@ -41,24 +50,73 @@ class CommittedState:
         self.origin = "untouched"
         self.store: LocalStore | None = None
         self._snapshot: StoreSnapshot | None = None
+        self._reads: Reads | None = None
+        self._path: str | None = None
 
-    def snapshot(self) -> StoreSnapshot | None:
-        """The store's snapshot; None as long as nothing was ever committed."""
-        if self._snapshot is None and self.origin == "untouched":
+    def reads(self) -> Reads | None:
+        """What is to be read; None as long as there is nothing."""
+        if self._reads is None and self.origin == "untouched":
             self._open()
-        return self._snapshot
+        return self._reads
+
+    def layers(self) -> Layers | None:
+        """The layers on top of committed state, if there are any."""
+        return self._merged_layers() if self.partition_state.layers else None
+
+    @property
+    def spool(self) -> Spool:
+        """The layers of this partition on this host."""
+        return Spool(self._store_path())
 
     def _open(self) -> None:
         state = self.partition_state
-        if not state.tail:
+        if not state.tail and not state.layers:
             self.origin = "empty"
             return
-        job = self._job
-        kind = job.state_store
-        path = store_path(job.local_dir, job.job, job.fingerprint, job.parallelism, self._stage.index, self._partition, kind)
-        whole = None if state.whole else self._whole_chain
-        self.store, self.origin = open_at(path, state.tail, self._read, partial(_recent.get), whole, kind)
-        self._snapshot = self.store.snapshot()
+        self.origin = "local"
+        if state.tail:
+            whole = None if state.whole else self._whole_chain
+            kind = self._job.state_store
+            self.store, self.origin = open_at(self._store_path(), state.tail, self._read, self._cached, whole, kind)
+            self._reads = self._snapshot = self.store.snapshot()
+        if state.layers:
+            self._reads = Layered(self._snapshot, self._merged_layers())
+        self.spool.forget(self._order.head)
+
+    def _store_path(self) -> str:
+        if self._path is None:
+            job = self._job
+            place = (self._stage.index, self._partition)
+            self._path = store_path(job.local_dir, job.job, job.fingerprint, job.parallelism, *place, job.state_store)
+        return self._path
+
+    def _cached(self, name: str) -> Entries | None:
+        """The entries of a delta that was written on this host not long ago."""
+        found = _recent.get(name)
+        if found is None:
+            found = next((self.spool.read(ref) for ref in self.partition_state.tail if ref.name == name), None)
+        return found
+
+    def _merged_layers(self) -> Layers:
+        wanted = self.partition_state.layers
+        names = tuple(ref.name for ref in wanted)
+        path = self._store_path()
+        found = _layers.pop(path, None)
+        if found is None or found.names != names[: len(found.names)]:
+            found = Layers()
+        for ref in wanted[len(found.names) :]:
+            entries = _recent.get(ref.name) or self.spool.read(ref)
+            if entries is None:
+                raise LayersLostError(
+                    f"changes of an epoch that is not committed yet are not on this host: {ref.name}",
+                    detail=f"stage {self._stage.index}, partition {self._partition} was run elsewhere before",
+                    hint="the epoch is run again once the one before it is committed",
+                )
+            found.add(ref.name, entries)
+        _layers[path] = found
+        while len(_layers) > _LAYERS:
+            _layers.popitem(last=False)
+        return found
 
     def _whole_chain(self) -> list[FileRef]:
         manifest = load_manifest(self._job.storage, self._order.head)
@@ -78,22 +136,23 @@ class CommittedState:
         return read_entries(self._job.storage, ref, groups=wanted, keep=ids.__contains__)
 
     def get(self, key: bytes) -> bytes | None:
-        snapshot = self._snapshot or self.snapshot()
-        return None if snapshot is None else snapshot.get(key)
+        reads = self._reads or self.reads()
+        return None if reads is None else reads.get(key)
 
     def get_many(self, keys: list[bytes]) -> dict[bytes, bytes]:
-        snapshot = self.snapshot()
-        return {} if snapshot is None else snapshot.get_many(keys)
+        reads = self.reads()
+        return {} if reads is None else reads.get_many(keys)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        snapshot = self.snapshot()
-        return iter(()) if snapshot is None else snapshot.scan(prefix)
+        reads = self.reads()
+        return iter(()) if reads is None else reads.scan(prefix)
 
     def range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-        snapshot = self.snapshot()
-        return iter(()) if snapshot is None else snapshot.range(start, stop)
+        reads = self.reads()
+        return iter(()) if reads is None else reads.range(start, stop)
 
     def close(self) -> None:
+        self._reads = None
         if self._snapshot is not None:
             self._snapshot.close()
             self._snapshot = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,18 +25,28 @@ class SourceOrder(msgspec.Struct, frozen=True):
 
 
 class PartitionState(msgspec.Struct, frozen=True):
-    """Where the committed state of a stage partition is: the last few files of its chain, and timers by state id.
+    """Where the state of a stage partition is: the last few files of its committed chain, layers, and timers by state id.
 
-    `whole`: `tail` is the whole chain; otherwise the rest is in the manifest of `EpochOrder.head`.
+    `whole`: `tail` is the whole chain; otherwise the rest is in the manifest of `EpochOrder.head`. `layers`: deltas of epochs
+    that have run since and are not committed.
     """
 
     tail: list[FileRef] = []
     whole: bool = True
+    layers: list[FileRef] = []
     next_due: dict[int, Milliseconds] = {}
 
 
+DeltaPlace = Literal["written", "reported", "kept"]
+"""What a task does with its delta: writes it to the job's storage; gives it to the driver in its report, if it is not too
+large, and keeps a copy on its host; only keeps it on its host, until a later epoch flushes it."""
+
+
 class EpochOrder(msgspec.Struct, frozen=True):
-    """An epoch as it was decided: the same for every attempt of every task."""
+    """An epoch as it was decided: the same for every attempt of every task.
+
+    `head` is the committed epoch it goes on from, with the layers of `states` on top. `flush`: deltas hold these layers too.
+    """
 
     epoch: Epoch
     term: Term
@@ -47,6 +57,8 @@ class EpochOrder(msgspec.Struct, frozen=True):
     watermarks: dict[str, Milliseconds] = {}
     states: list[list[PartitionState]] = []
     final: bool = False
+    deltas: DeltaPlace = "written"
+    flush: bool = False
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -76,6 +88,8 @@ class TaskReport(msgspec.Struct):
     attempt: str
     consumed: dict[int, str] = {}
     state: FileRef | None = None
+    delta: bytes = b""
+    """What is to be in the file `state`, if the task has not written it."""
     origin: str = "untouched"
     entries: int | None = None
     committables: dict[str, Any] = {}

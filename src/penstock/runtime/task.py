@@ -16,12 +16,14 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 
 from penstock import paths
-from penstock.errors import EpochFailedError, PenstockError, StorageError
+from penstock.errors import DeltaTooLargeError, EpochFailedError, PenstockError, StorageError
 from penstock.failpoints import fail_point
 from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
-from penstock.runtime.committed import remember_delta
+from penstock.runtime.committed import CommittedState, remember_delta
 from penstock.runtime.exchange import ChannelWriter, FrameWriter
 from penstock.runtime.frames import (
     HEAD_SIZE,
@@ -40,11 +42,14 @@ from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.orders import EpochOrder, Failure, StepMetrics, TaskReport, encode_report
 from penstock.runtime.services import FunctionPool, Services
 from penstock.runtime.spill import FrameBuffer
-from penstock.state.files import FileIdentity, write_delta, write_merged_delta
+from penstock.state.files import FileIdentity, encode_delta, write_delta, write_merged_delta
 from penstock.state.keys import key_codec
 from penstock.timing.valve import Valve
 
 Entry = tuple[bytes, bytes | None]
+
+REPORTED_UP_TO = 8 * 1024 * 1024
+"""A delta of so many bytes travels to the driver in the report; a larger one is written by the task."""
 
 _HOST = socket.gethostname()
 
@@ -224,7 +229,7 @@ class Task:
         for keyed in services.keyed:
             parts.append(keyed.changes())
             report.next_due.update(keyed.next_due())
-        self._write_delta([part for part in parts if part])
+        self._write_delta([part for part in parts if part], services.committed)
         report.origin = services.committed.origin
         if services.committed.store is not None:
             report.entries = services.committed.store.entries()
@@ -247,19 +252,42 @@ class Task:
             )
         report.seconds = time.perf_counter() - self._started
 
-    def _write_delta(self, parts: list[list[Entry] | Iterator[Entry]]) -> None:
+    def _write_delta(self, parts: list[list[Entry] | Iterator[Entry]], committed: CommittedState) -> None:
         """One file with everything that changed; kept in memory too, for the next epoch, unless there is too much of it."""
-        if not parts:
+        order, report = self.order, self._report
+        layers = committed.layers() if order.flush else None
+        if not parts and layers is None:
             return
-        name = paths.state_file(self.stage.index, self.partition, self.order.epoch, self.attempt, "delta")
-        identity = FileIdentity(self.job.job, self.order.epoch, str(self.stage.index), self.partition, self.attempt)
+        name = paths.state_file(self.stage.index, self.partition, order.epoch, self.attempt, "delta")
+        identity = FileIdentity(self.job.job, order.epoch, str(self.stage.index), self.partition, self.attempt)
         fail_point("task:delta")
-        if all(isinstance(part, list) for part in parts):
-            entries = list(parts[0]) if len(parts) == 1 else sorted(entry for part in parts for entry in part)
-            self._report.state = write_delta(self.job.storage, name, entries, identity)
-            remember_delta(name, entries)
+        if not all(isinstance(part, list) for part in parts):
+            changed = heapq.merge(*parts)
+            self._check_may_be_written()
+            entire = changed if layers is None else _newest(changed, layers.entries())
+            report.state = write_merged_delta(self.job.storage, name, entire, identity)
+            return
+        entries = list(parts[0]) if len(parts) == 1 else sorted(entry for part in parts for entry in part)
+        if layers is not None:
+            entries = sorted({**layers.newest, **dict(entries)}.items())
+        if order.deltas == "written":
+            report.state = write_delta(self.job.storage, name, entries, identity)
         else:
-            self._report.state = write_merged_delta(self.job.storage, name, heapq.merge(*parts), identity)
+            report.state, data = encode_delta(name, entries, identity)
+            if len(data) > REPORTED_UP_TO:
+                self._check_may_be_written()
+                self.job.storage.create(name, data)
+            else:
+                committed.spool.keep(name, data)
+                report.delta = data if order.deltas == "reported" else b""
+        remember_delta(name, entries)
+
+    def _check_may_be_written(self) -> None:
+        if self.order.deltas == "kept":
+            raise DeltaTooLargeError(
+                f"epoch {self.order.epoch} changed too much of stage {self.stage.index}, partition {self.partition} to be kept",
+                hint="the epoch is run again as a checkpoint",
+            )
 
     def _fail(self, error: PenstockError) -> None:
         self._failed = True
@@ -277,6 +305,13 @@ class Task:
             if isinstance(operator, SinkOperator):
                 operator.abort()
         self._pool.discard(self.partition)
+
+
+def _newest(changed: Iterator[Entry], layers: list[Entry]) -> Iterator[Entry]:
+    """Both, in order; what changed now wins."""
+    ranked = heapq.merge(((key, 0, value) for key, value in changed), ((key, 1, value) for key, value in layers))
+    for key, versions in groupby(ranked, key=itemgetter(0)):
+        yield key, next(versions)[2]
 
 
 def check_whole(trailers: Mapping[int, Trailer], counts: Mapping[int, int], upstreams: int, where: str) -> None:

@@ -107,12 +107,18 @@ _unpack_header = msgspec.msgpack.Decoder(_Header).decode
 _unpack_index = msgspec.msgpack.Decoder(list[_IndexRow]).decode
 
 
-def write_delta(storage: Storage, name: str, entries: list[tuple[bytes, bytes | None]], identity: FileIdentity) -> FileRef:
-    """The changes of an epoch, sorted by key, in one `create`."""
+def encode_delta(name: str, entries: list[tuple[bytes, bytes | None]], identity: FileIdentity) -> tuple[FileRef, bytes]:
+    """The changes of an epoch, sorted by key, as a file that is yet to be written."""
     file = _Assembly("delta", name, identity, None)
     data = b"".join(file.parts(entries))
+    return file.ref(), data
+
+
+def write_delta(storage: Storage, name: str, entries: list[tuple[bytes, bytes | None]], identity: FileIdentity) -> FileRef:
+    """The changes of an epoch, in one `create`."""
+    ref, data = encode_delta(name, entries, identity)
     storage.create(name, data)
-    return file.ref()
+    return ref
 
 
 def write_base(

@@ -46,10 +46,7 @@ def store_path(
 ) -> str:
     """The path of a stage partition's store on this host, since it was started; made if need be, for this user only."""
     names = [boot_id(), job_uuid, f"{fingerprint}-p{parallelism}-{kind}", f"{stage}-{partition}"]
-    path = root or default_root()
-    if kind == "memory":
-        return os.path.join(path, *(quote(name, safe="") for name in names))
-    _check_root(path)
+    path = _checked_root(root or default_root())
     for name in names:
         path = os.path.join(path, quote(name, safe=""))
         os.makedirs(path, mode=0o700, exist_ok=True)
@@ -189,10 +186,11 @@ def _remove_empty(path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _check_root(root: str) -> None:
+def _checked_root(root: str) -> str:
     os.makedirs(root, mode=0o700, exist_ok=True)
     if os.stat(root).st_uid != os.getuid():
         raise StateError(
             f"the directory {root} for local state belongs to another user",
             hint="set PENSTOCK_LOCAL_DIR to a directory of your own",
         )
+    return root

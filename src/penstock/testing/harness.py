@@ -23,7 +23,7 @@ from penstock.api.environment import StreamEnvironment
 from penstock.api.keyed import KeyedStream
 from penstock.api.stream import DataStream
 from penstock.epochs.layout import claim_states, lay_out
-from penstock.epochs.results import next_layout, watermarks_of
+from penstock.epochs.results import files_of, next_due, next_layout, watermarks_of
 from penstock.functions import OutputTag
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
@@ -195,7 +195,11 @@ class OperatorHarness:
             task._finish(services)
             services.committed.close()
             reports.append(task._report)
-        snapshot = Snapshot(next_layout(self._layout, reports), watermarks_of(reports), self._now)
+        snapshot = Snapshot(
+            next_layout(self._layout, files_of(reports).items(), next_due(self._layout, reports)),
+            watermarks_of(reports),
+            self._now,
+        )
         self._open(snapshot.layout, snapshot.watermarks)
         return snapshot
 

@@ -1,0 +1,194 @@
+"""Making epochs durable and visible: state files, manifest, sinks, done mark; then everybody is told.
+
+What only the driver's commits touch (retention, compaction, the run's history) is touched here only, in whichever thread commits.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import msgspec
+
+from penstock.config import JobConfig
+from penstock.connectors.protocol import Committer
+from penstock.epochs.commit import commit_sinks, mark_done, write_manifest
+from penstock.epochs.compactor import Compactor
+from penstock.epochs.history import JobResult, Listener
+from penstock.epochs.inputs import SourceInput
+from penstock.epochs.orphans import OrphanSweep
+from penstock.epochs.pipeline import RanEpoch
+from penstock.epochs.results import add_metrics, counters_of, next_layout, volatile_of
+from penstock.epochs.retention import Retention
+from penstock.errors import AlreadyExistsError, FencedError, PenstockError, SinkRefusedError
+from penstock.failpoints import fail_point
+from penstock.ids import Epoch, Milliseconds, StepId
+from penstock.runtime.manifest import EpochInput, Manifest, StateLayout
+from penstock.runtime.orders import StepMetrics
+from penstock.storage import Storage
+
+log = logging.getLogger("penstock")
+
+WRITERS = 8
+"""So many state files are written at once."""
+
+
+class Publishing:
+    """Commits groups of epochs."""
+
+    def __init__(
+        self,
+        *,
+        config: JobConfig,
+        storage: Storage,
+        committers: dict[StepId, Committer],
+        sources: list[SourceInput],
+        retention: Retention,
+        compactor: Compactor,
+        orphans: OrphanSweep,
+        result: JobResult,
+        listeners: tuple[Listener, ...],
+        now_ms: Callable[[], Milliseconds],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._config = config
+        self._storage = storage
+        self._committers = committers
+        self._sources = sources
+        self._retention = retention
+        self._compactor = compactor
+        self._orphans = orphans
+        self._result = result
+        self._listeners = listeners
+        self._now_ms = now_ms
+        self._sleep = sleep
+        self._writers: ThreadPoolExecutor | None = None
+
+    def commit(self, head: Manifest, group: list[RanEpoch]) -> Manifest:
+        """One manifest for epochs that follow `head`."""
+        self._write_files([(name, data) for ran in group for name, data in ran.contents.items()])
+        manifest = combined(head, group)
+        manifest = msgspec.structs.replace(
+            manifest, created_ms=self._now_ms(), state=self._compactor.adopt(grown(head.state, group))
+        )
+        self.publish(manifest)
+        self._tell(manifest, group)
+        self._compactor.consider(manifest)
+        self._orphans.committed(manifest, self._retention, self._compactor)
+        return manifest
+
+    def publish(self, manifest: Manifest) -> None:
+        """Manifest, sinks, done."""
+        write_manifest(self._storage, manifest)
+        self.complete(manifest)
+
+    def complete(self, manifest: Manifest) -> None:
+        """The manifest exists: its sinks are committed, again and again if need be."""
+        if self._config.guarantee != "at-least-once":
+            self._insist(lambda: commit_sinks(self._committers, manifest.committables, manifest.epoch), manifest.epoch)
+        mark_done(self._storage, manifest.epoch)
+        self._retention.committed(manifest)
+
+    def close(self) -> None:
+        if self._writers is not None:
+            self._writers.shutdown(wait=False, cancel_futures=True)
+
+    def _write_files(self, files: list[tuple[str, bytes]]) -> None:
+        if len(files) > 1:
+            if self._writers is None:
+                self._writers = ThreadPoolExecutor(WRITERS, "penstock-files")
+            for _ in self._writers.map(self._write_file, *zip(*files, strict=True)):
+                pass
+        else:
+            for name, data in files:
+                self._write_file(name, data)
+        fail_point("files:written")
+
+    def _write_file(self, name: str, data: bytes) -> None:
+        try:
+            self._storage.create(name, data)
+        except AlreadyExistsError:
+            # Names hold the attempt: it can only be this file, written by a request that was repeated.
+            if self._storage.read(name) != data:
+                raise
+
+    def _insist(self, action: Callable[[], None], epoch: Epoch) -> None:
+        """A committed epoch cannot be planned anew: a sink that refuses is asked again, until the restart policy gives up."""
+        failures = 0
+        while True:
+            try:
+                return action()
+            except FencedError:
+                raise
+            except PenstockError as error:
+                failures += 1
+                delay = self._config.restart.delay_ms(failures)
+                if delay is None:
+                    error.add_note(
+                        f"epoch {epoch} is committed and its output is staged; it will be published when the job starts again"
+                    )
+                    raise SinkRefusedError(error.what, detail=error.detail, hint=error.hint) from error
+                log.warning("epoch %d is committed but a sink refused, trying again in %d ms: %s", epoch, delay, error)
+                self._result.restarts += 1
+                self._sleep(delay / 1000)
+
+    def _tell(self, manifest: Manifest, group: list[RanEpoch]) -> None:
+        """Those who see committed epochs only: print and collect, sources, listeners."""
+        for ran in group:
+            commit_sinks(self._committers, volatile_of(ran.reports), ran.manifest.epoch)
+        for source in self._sources:
+            source.committed(manifest.sources[source.step], manifest.epoch)
+        now = time.perf_counter()
+        for ran in group:
+            record = replace(ran.record, committed_ms=self._now_ms(), seconds=now - ran.started)
+            self._result.add(record)
+            counters_of(ran.reports, self._result.counters)
+            self._result.finished = ran.manifest.finished
+            for listener in self._listeners:
+                listener(record)
+
+
+def combined(head: Manifest, group: list[RanEpoch]) -> Manifest:
+    """The manifest of the last epoch, with the output and the input of those before it. Pure."""
+    last = group[-1].manifest
+    if len(group) == 1:
+        return msgspec.structs.replace(last, parent=head.epoch)
+    committables: dict[str, list[object]] = {}
+    for ran in group:
+        for step, items in ran.manifest.committables.items():
+            committables.setdefault(step, []).extend(items)
+    return msgspec.structs.replace(
+        last,
+        parent=head.epoch,
+        committables=committables,
+        metrics=_summed(ran.manifest.metrics for ran in group),
+        earlier=[input_of(ran) for ran in group[:-1]],
+    )
+
+
+def input_of(ran: RanEpoch) -> EpochInput:
+    manifest = ran.manifest
+    return EpochInput(
+        epoch=manifest.epoch,
+        plan=manifest.plan,
+        processing_time=manifest.processing_time,
+        read=manifest.read,
+        final=ran.final,
+    )
+
+
+def grown(before: StateLayout, group: list[RanEpoch]) -> StateLayout:
+    """The state layout after the epochs. Files that a later one holds too are left out. Pure."""
+    start = max((number for number, ran in enumerate(group) if ran.flush), default=0)
+    files = [placed for ran in group[start:] for placed in ran.files.items()]
+    return next_layout(before, files, group[-1].manifest.state.next_due)
+
+
+def _summed(counts: Iterable[dict[str, StepMetrics]]) -> dict[str, StepMetrics]:
+    total: dict[str, StepMetrics] = {}
+    for metrics in counts:
+        add_metrics(metrics, total)
+    return total

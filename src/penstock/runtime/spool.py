@@ -1,0 +1,53 @@
+"""Deltas of epochs that are not committed yet, on this host: whichever worker process runs the partition next finds them.
+
+    <store path>/layers/<epoch>-<attempt>.delta
+
+They are caches, like the store beside them: nothing is synced, and what is missing is said to be missing, not guessed.
+"""
+
+from __future__ import annotations
+
+import os
+from posixpath import basename
+
+import msgspec
+
+from penstock.errors import CorruptFileError, StorageError
+from penstock.ids import Epoch
+from penstock.state.files import FileRef, read_entries
+from penstock.storage import LocalStorage
+
+Entries = list[tuple[bytes, bytes | None]]
+
+
+class Spool:
+    """The layers of one stage partition on this host."""
+
+    def __init__(self, store_path: str) -> None:
+        self._folder = os.path.join(store_path, "layers")
+        self._storage = LocalStorage(self._folder)
+
+    def keep(self, name: str, data: bytes) -> None:
+        self._storage.replace(basename(name), data, durable=False)
+
+    def read(self, ref: FileRef) -> Entries | None:
+        """The entries of a delta; None if it is not here, or not whole."""
+        try:
+            blocks = read_entries(self._storage, msgspec.structs.replace(ref, name=basename(ref.name)))
+            return [entry for keys, values in blocks for entry in zip(keys, values, strict=True)]
+        except (StorageError, CorruptFileError):
+            return None
+
+    def forget(self, upto: Epoch) -> None:
+        """Remove what belongs to epochs up to this one: they are committed, or will never be."""
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return
+        for name in names:
+            number = name.split("-", 1)[0]
+            if number.isdigit() and int(number) <= upto:
+                try:
+                    os.unlink(os.path.join(self._folder, name))
+                except FileNotFoundError:
+                    pass
