@@ -1,4 +1,4 @@
-"""Damage to every kind of file, and what the next start or the next reader makes of it: `python tests/corruption.py [--places N]`.
+"""Damage to every kind of file, and what the next start or reader makes of it: `python tests/corruption.py [--places N]`.
 
 A table: kinds of files down, damages across. `detected`: an error that names the file. `not needed`: the result is right all
 the same. Anything else is a fault, and the exit code is 1.
@@ -7,6 +7,7 @@ the same. Anything else is a fault, and the exit code is 1.
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import shutil
 import sys
@@ -17,9 +18,9 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
-from penstock.errors import PenstockError
-from tests.damages import DAMAGES, Damage, NotApplicable
-from tests.damaged_jobs import SCENES, Scene
+from penstock.errors import PenstockError  # noqa: E402
+from tests.damaged_jobs import SCENES, Scene  # noqa: E402
+from tests.damages import DAMAGES, Damage, NotApplicable  # noqa: E402
 
 DETECTED, NOT_NEEDED, MEANINGLESS = "detected", "not needed", "-"
 FINE = (DETECTED, NOT_NEEDED, MEANINGLESS)
@@ -39,7 +40,8 @@ class Matrix:
         if before is None or before in FINE:
             order = [MEANINGLESS, NOT_NEEDED, DETECTED]
             worse = outcome not in FINE or before is None or order.index(outcome) > order.index(before)
-            self.outcomes[kind][damage] = outcome if worse else before
+            if worse:
+                self.outcomes[kind][damage] = outcome
 
     def table(self) -> str:
         width = max(map(len, [*DAMAGES, *FINE])) + 2
@@ -55,13 +57,13 @@ def examine(places: int, scenes: list[type[Scene]] = SCENES, told: Callable[[str
     for scene in scenes:
         with tempfile.TemporaryDirectory(prefix="penstock-corruption-") as name:
             folder = Path(name)
-            made, other = scene(folder / "made"), scene(folder / "other")
+            made, other = scene(folder / "made"), scene(folder / "other", each=17)
             made.prepare()
             other.prepare()
             made.check(made.resume(folder / "straight"))
             for kind in made.kinds():
                 for title, damage in DAMAGES.items():
-                    for place in range(places if damage.random else 1):
+                    for place in range(places if damage.anywhere else 1):
                         dice = random.Random(f"{kind} {title} {place}")
                         copy = folder / "copy"
                         outcome, story = _outcome(made, other, kind, damage, dice, copy)
@@ -93,6 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--places", type=int, default=8, help="in how many random places a bit is flipped")
     options = parser.parse_args()
+    logging.getLogger("penstock").setLevel(logging.CRITICAL)
     matrix = examine(options.places, told=lambda kind: print(f"  {kind}", file=sys.stderr, flush=True))
     print(matrix.table())
     for fault in matrix.faults:

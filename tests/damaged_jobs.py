@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sqlite3
 import tempfile
 from abc import ABC, abstractmethod
@@ -18,6 +19,7 @@ from penstock.connectors.twophase import SqliteSink
 from penstock.executors.inline import InlineExecutor
 from penstock.failpoints import InjectedError, arm
 from penstock.ids import Epoch
+from penstock.runtime import committed
 from penstock.runtime.manifest import Manifest, load_manifest
 from penstock.runtime.orders import EpochOrder, TaskReport
 from penstock.storage import open_storage
@@ -50,7 +52,7 @@ class Stopping(InlineExecutor):
 
 
 class Number(KeyedProcessFunction[int, int, dict[str, int]]):
-    """Numbers the records of each key. The first leave much in the state, the others little: so there is a large base, and deltas."""
+    """Numbers the records of each key. The first leave much in the state, the others little: a large base, and deltas."""
 
     seen = ValueState(int, default=0)
     ballast: ValueState[bytes] = ValueState(bytes)
@@ -76,12 +78,14 @@ def expected() -> Rows:
 class Scene(ABC):
     """A job that was stopped, in a folder; what is left of it, and how it goes on."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, each: int = EACH) -> None:
         self.folder = folder
+        self.each = each
+        """Records in an epoch: what tells one job from another."""
 
     def at(self, folder: Path) -> Scene:
         """The same, copied to another folder."""
-        return type(self)(folder)
+        return type(self)(folder, self.each)
 
     @property
     def storage(self) -> Path:
@@ -102,9 +106,9 @@ class Scene(ABC):
     def resume(self, folder: Path) -> Rows:
         """Go on in a copy, with nothing but its files, and read the output."""
         if not folder.exists():
-            import shutil
-
             shutil.copytree(self.folder, folder)
+        committed._recent.clear()  # what a new process would not know
+        committed._layers.clear()
         self.run(folder)
         return self.rows(folder)
 
@@ -120,8 +124,8 @@ class Scene(ABC):
                 storage=str(folder / "storage"),
                 local_dir=local,
                 parallelism=2,
-                max_records_per_epoch=EACH,
-                first_records_per_epoch=EACH,
+                max_records_per_epoch=self.each,
+                first_records_per_epoch=self.each,
                 compact_after=3,
                 restart=NO_RESTART,
                 **settings,
@@ -231,7 +235,7 @@ class AtMostOnce(StoppedJob):
         assert len(rows) in (COUNT, COUNT - EACH), f"{len(rows)} rows"
 
     def kinds(self) -> dict[str, Target]:
-        return {"intent": _target(sorted(self.storage.glob("intents/*.json")))}
+        return {"intent": _target(sorted(self.storage.glob("intents/*.json")), future_document)}
 
 
 def _target(found: list[Path], future: Any = None) -> Target:

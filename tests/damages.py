@@ -28,7 +28,7 @@ class Target:
 @dataclass(frozen=True)
 class Damage:
     action: Callable[[Target, Target, random.Random], None]
-    random: bool = False
+    anywhere: bool = False
 
     def apply(self, target: Target, foreign: Target, dice: random.Random, kind: str) -> list[str]:
         before = {path: path.read_bytes() for path in (target.path, *target.siblings)}
@@ -82,7 +82,7 @@ DAMAGES = {
     "emptied": Damage(_rewrite(lambda data, dice: b"")),
     "cut in half": Damage(_rewrite(lambda data, dice: data[: len(data) // 2])),
     "a byte short": Damage(_rewrite(lambda data, dice: data[:-1])),
-    "a bit": Damage(_rewrite(_flip), random=True),
+    "a bit": Damage(_rewrite(_flip), anywhere=True),
     "zeroed": Damage(_rewrite(lambda data, dice: bytes(len(data)))),
     "removed": Damage(_remove),
     "swapped": Damage(_swap),

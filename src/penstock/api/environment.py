@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from penstock.api.job import Job
 from penstock.api.stream import DataStream
 from penstock.config import JobConfig
 from penstock.connectors.collection.source import CollectionSource
@@ -26,6 +27,7 @@ from penstock.errors import ConfigError, PlanError
 from penstock.plan.nodes import Graph
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
+from penstock.snapshots.restore import starting_from
 from penstock.storage import open_storage
 from penstock.timing.watermarks import Watermarks
 
@@ -62,6 +64,14 @@ class StreamEnvironment:
     @property
     def graph(self) -> Graph:
         return self._graph
+
+    @property
+    def job(self) -> Job:
+        """The job that this program was run as, from outside: works while `execute` runs in another thread."""
+        uri = self.config.storage
+        if uri is None:
+            raise ConfigError("the job has no storage of its own", hint="give storage= a folder or URI")
+        return Job(uri)
 
     # --- sources -----------------------------------------------------------------------------------------------------------
 
@@ -114,17 +124,23 @@ class StreamEnvironment:
             storage = open_storage(uri)
             if config.storage is not None:
                 told += (StatusWriter(storage, config.name),)
-            loop = EpochLoop(
-                graph=self._graph,
-                config=config,
-                storage=storage,
-                executor=executor or self._executor(config),
-                clock=clock,
-                listeners=told,
-                python_paths=_python_paths(),
-            )
-            with _stop_on_signals(loop):
-                return _told(loop.run, [one for one in told if isinstance(one, RunListener)], config.name, storage.uri)
+
+            def run() -> JobResult:
+                with starting_from(self._graph, config, storage, told) as start:
+                    loop = EpochLoop(
+                        graph=self._graph,
+                        config=config,
+                        storage=storage,
+                        executor=executor or self._executor(config),
+                        clock=clock,
+                        listeners=told,
+                        python_paths=_python_paths(),
+                        start=start,
+                    )
+                    with _stop_on_signals(loop):
+                        return loop.run()
+
+            return _told(run, [one for one in told if isinstance(one, RunListener)], config.name, storage.uri)
 
     def _executor(self, config: JobConfig) -> Executor:
         if config.executor == "inline":

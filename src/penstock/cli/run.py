@@ -15,7 +15,8 @@ from penstock.api.environment import listeners, overrides
 from penstock.cli.problems import clean_errors, errors
 from penstock.cli.program import run_program
 from penstock.cli.progress import Progress
-from penstock.errors import PenstockError
+from penstock.epochs.going_back import confirm
+from penstock.errors import PenstockError, RepeatedOutputError
 
 
 def run_command(
@@ -39,8 +40,25 @@ def run_command(
     allow_dropped_state: Annotated[
         bool, typer.Option("--allow-dropped-state", help="Lose, for good, the state that the program no longer claims.")
     ] = False,
+    restore_from: Annotated[
+        str | None,
+        typer.Option("--from", metavar="SNAPSHOT", help="Start from a savepoint, from JOB@EPOCH or JOB@latest, or from latest."),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Start from the snapshot once more, though the job has gone on since.")
+    ] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Load pickled state from another place: it may run code that comes with it.")
+    ] = False,
     fall_back: Annotated[
         bool, typer.Option("--fall-back", help="If the newest epoch is damaged, start from the newest whole one.")
+    ] = False,
+    repeat_output: Annotated[
+        bool, typer.Option("--repeat-output", help="Going back to an earlier epoch: publish again what cannot be taken back.")
+    ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Going back: replace the file output published since then, at once, when caught up."),
     ] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show the traceback of an error.")] = False,
 ) -> None:
@@ -56,10 +74,16 @@ def run_command(
         "state_store": state_store,
         "allow_dropped_state": allow_dropped_state or None,
         "fall_back": fall_back or None,
+        "repeat_output": repeat_output or None,
+        "repair": repair or None,
+        "restore_from": restore_from,
+        "restore_again": again or None,
+        "trust": trust or None,
     }
     overridden = overrides.set({setting: value for setting, value in given.items() if value is not None})
     progress = _Watched()
     heard = listeners.set((progress,))
+    asked = confirm.set(progress.confirm if sys.stdin.isatty() and errors.is_terminal else None)
     try:
         with clean_errors(trace=trace):
             _run(program, arguments or [])
@@ -68,6 +92,7 @@ def run_command(
     finally:
         overrides.reset(overridden)
         listeners.reset(heard)
+        confirm.reset(asked)
 
 
 class _Watched(Progress):
@@ -78,6 +103,12 @@ class _Watched(Progress):
     def started(self, name: str, storage: str) -> None:
         self.runs += 1
         super().started(name, storage)
+
+    def confirm(self, refusal: RepeatedOutputError) -> bool:
+        """Somebody is at the terminal: let them decide."""
+        with self.paused():
+            errors.print(f"{refusal.what}:\n{refusal.detail}", soft_wrap=True)
+            return typer.confirm("Publish it again?", err=True)
 
 
 def _run(program: str, arguments: list[str]) -> None:

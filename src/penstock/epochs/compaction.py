@@ -8,6 +8,7 @@ Laws:
 - Before that, deltas of about one size become one delta whenever there are more than `compact_after` of them: the chain's length
   follows the logarithm of their number, and a byte is rewritten once for each such tier.
 - However much the epochs change, a new base is not made for each: there are half of `compact_after` deltas first.
+- Files of a savepoint that the job started from, and several bases after rescaling, become one base the first time.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ def choose(files: list[FileRef], compact_after: int) -> Merge | None:
     if len(files) < 2:
         return None
     weights = [read_size(ref) for ref in files]
-    bases = sum(ref.kind == "base" for ref in files)
+    one_base = sum(ref.kind == "base" for ref in files) == 1 and all(ref.state is None for ref in files)
     first = max((number for number, ref in enumerate(files, 1) if ref.kind == "base"), default=0)
     kept = sum(weights[:first]) or max(weights)
     changed = sum(weights) - kept
     many = len(files) > compact_after
     enough = changed > SMALL and 2 * len(files) > compact_after
-    if (many and bases != 1) or (changed >= NEW_BASE_AT * kept and (many or enough)):
+    if (many and not one_base) or (changed >= NEW_BASE_AT * kept and (many or enough)):
         return Merge(start=0, stop=len(files), base=True)
     near = changed >= BASE_IS_NEAR * NEW_BASE_AT * kept
     return _tier(weights, first, compact_after, 2 * compact_after if near else compact_after)

@@ -1,41 +1,65 @@
 """Becoming the driver of a job: what it goes on from, how its state is laid out for this program, the empty take-over epoch.
 
-take a term → find the head → claim states → lay them out → finish the last driver's commits → commit an empty epoch → sweep
+take a term → find the head → claim states and sources → lay them out → decide about going back → finish the last driver's commits
+→ commit an empty epoch → sweep
+
+Law: what is copied in from elsewhere is copied after the term was taken and the head was read, into names that carry the term. So
+either this driver commits the epoch after that head, or another has, and then it finds the copies to be nobody's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
 
 from penstock import paths
-from penstock.config import JobConfig
+from penstock.config import Guarantee, JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.epochs.commit import commit_sinks, mark_done
-from penstock.epochs.fencing import Head, JobInfo, find_head, open_job, take_term
+from penstock.epochs.fencing import Head, JobInfo, check_same_job, find_head, open_job, take_term
+from penstock.epochs.going_back import turn_back
 from penstock.epochs.intents import read_intent
 from penstock.epochs.layout import claim_states, lay_out
+from penstock.epochs.repairs import begun, finish_repair
 from penstock.epochs.retention import orphans
+from penstock.epochs.source_claims import claim_sources
+from penstock.errors import CorruptFileError
+from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.stages import cut
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.manifest import VERSION, Manifest, Restored, StateLayout, load_manifest
+from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, StateLayout, WentBack, load_manifest
 from penstock.state.shelves import check_installed
 from penstock.storage import Storage
+
+log = logging.getLogger("penstock")
+
+STALE_WRITERS = timedelta(hours=1)
+"""What a writer left half-written and has not touched for so long, it will not finish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What a job is to go on from instead of its own newest epoch. Every file that `before` names is in the job's storage."""
+    """What a job is to go on from instead of its own newest epoch.
+
+    `bring` copies the files of a layout into the job's storage, if they are not there, and gives the layout with the copies;
+    `release` is called once the take-over epoch names them.
+    """
 
     before: Manifest
     restored: Restored
+    bring: Callable[[StateLayout, Term], StateLayout] = lambda layout, term: layout
+    release: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A job, taken over: `head` is what was found, `before` what is gone on from."""
+    """A job, taken over: `head` is what was found, `before` what is gone on from, `elsewhere` if that is not the head."""
 
     info: JobInfo
     term: Term
@@ -44,6 +68,8 @@ class Taken:
     restored: Restored | None
     layout: StateLayout
     job: CompiledJob
+    sources: dict[str, SourceState]
+    elsewhere: bool = False
 
 
 def take_over(
@@ -54,10 +80,20 @@ def take_over(
     info = open_job(storage, config.name, config.max_parallelism)
     term = take_term(storage)
     head = find_head(storage, fall_back=config.fall_back)
+    check_same_job(storage, info, head)
+    if head.manifest is not None and head.manifest.term >= term:
+        term = take_term(storage, above=head.manifest.term)  # the files of terms are gone
     before = head.manifest if start is None else start.before
     ids, infos = claim_states(graph, before.state if before else None, allow_dropped=config.allow_dropped_state)
+    claims = claim_sources(graph, before.sources if before else {}, allow_dropped=config.allow_dropped_state)
     plan = cut(graph, ids, config.parallelism, config.max_parallelism)
     layout = lay_out(plan, infos, before.state if before else None, config.parallelism, config.max_parallelism, term)
+    if claims.removed:
+        log.warning("sources that the program no longer has, and whose positions go: %s", ", ".join(claims.removed))
+    if start is not None:
+        fail_point("restore:resolved")
+        layout = start.bring(layout, term)
+        fail_point("restore:copied")
     job = CompiledJob(
         name=config.name,
         job=info.job,
@@ -72,17 +108,39 @@ def take_over(
         state_store=config.state_store,
         paths=python_paths,
     )
-    restored = start.restored if start is not None else before.restored if before is not None else None
-    return Taken(info=info, term=term, head=head, before=before, restored=restored, layout=layout, job=job)
+    restored = before.restored if before is not None else None
+    if start is not None:
+        restored = start.restored
+    return Taken(
+        info=info,
+        term=term,
+        head=head,
+        before=before,
+        restored=restored,
+        layout=layout,
+        job=job,
+        sources=claims.kept,
+        elsewhere=start is not None,
+    )
 
 
-def finish_commits(storage: Storage, head: Head, committers: Mapping[StepId, Committer], *, exactly_once: bool) -> None:
+def next_epoch(head: Head) -> Epoch:
+    """The take-over epoch: above every manifest found, readable or not."""
+    return Epoch(max(head.epochs, default=0) + 1)
+
+
+def finish_commits(
+    storage: Storage, head: Head, committers: Mapping[StepId, Committer], *, guarantee: Guarantee, back: WentBack | None = None
+) -> None:
     """Commit the sinks of epochs that were committed but not marked done.
 
-    Only of those that led to the head: a driver that woke up late may have left a manifest whose epoch is nobody's past.
+    Only of those that led to what is gone on from, the head or the epoch gone back to: a driver that woke up late may have left a
+    manifest whose epoch is nobody's past.
     """
     unfinished: list[Manifest] = []
     manifest = head.manifest
+    if back is not None:
+        manifest = load_manifest(storage, back.to) if back.to in head.epochs else None
     while manifest is not None:
         if manifest.epoch in head.undone:
             unfinished.append(manifest)
@@ -90,32 +148,74 @@ def finish_commits(storage: Storage, head: Head, committers: Mapping[StepId, Com
         further = parent in head.epochs and any(epoch <= parent for epoch in head.undone) if parent is not None else False
         manifest = load_manifest(storage, parent) if parent is not None and further else None
     for manifest in reversed(unfinished):
-        if exactly_once:
+        turn_back(committers, manifest, guarantee)
+        if guarantee == "exactly-once":
             commit_sinks(committers, manifest.committables, manifest.epoch)
+        finish_repair(committers, manifest, guarantee)
         mark_done(storage, manifest.epoch)
 
 
-def take_over_manifest(taken: Taken, config: JobConfig, storage: Storage, now_ms: Milliseconds) -> Manifest:
-    """The empty epoch with which this driver begins. Whoever drove before fails to commit from then on."""
+def confirm_output(storage: Storage, head: Head, committers: Mapping[StepId, Committer]) -> None:
+    """Let the sinks that can (`confirm`) make sure that what the newest epoch with output had published is still there."""
+    sinks = {step: confirm for step, committer in committers.items() if callable(confirm := getattr(committer, "confirm", None))}
+    manifest = head.manifest
+    while manifest is not None and sinks:
+        for step, items in manifest.committables.items():
+            confirm = sinks.pop(StepId(step), None)
+            if confirm is not None:
+                confirm(manifest.epoch, list(items))
+        try:
+            parent = manifest.parent if manifest.back is None else None
+            manifest = load_manifest(storage, parent) if parent is not None and parent in head.epochs else None
+        except CorruptFileError as error:
+            log.warning("an older epoch cannot be read, nor its output confirmed: %s", error)
+            return
+
+
+def take_over_manifest(
+    taken: Taken, config: JobConfig, storage: Storage, now_ms: Milliseconds, back: WentBack | None = None
+) -> Manifest:
+    """The empty epoch with which this driver begins. Whoever drove before fails to commit from then on.
+
+    Its number is above all that were ever used, by this storage or by a sink."""
     before = taken.before
-    newest = max(taken.head.epochs, default=Epoch(0))
-    sources = dict(before.sources) if before else {}
-    if config.guarantee == "at-most-once":
-        sources = {**sources, **read_intent(storage, newest)}
+    epoch = next_epoch(taken.head) if back is None else Epoch(back.beyond + 1)
+    sources = dict(taken.sources)
+    if config.guarantee == "at-most-once" and not taken.elsewhere and back is None:
+        sources = {**sources, **read_intent(storage, taken.info.job, Epoch(epoch - 1))}
+    restored = taken.restored
+    if restored is not None and taken.elsewhere:
+        restored = msgspec.structs.replace(restored, at=epoch)
     return Manifest(
         version=VERSION,
         job=taken.info.job,
-        epoch=Epoch(newest + 1),
+        epoch=epoch,
         term=taken.term,
         plan=1,
-        parent=before.epoch if before else None,
+        parent=before.epoch if before is not None and before.job == taken.info.job else None,
         processing_time=processing_time(now_ms, before),
         created_ms=now_ms,
         sources=sources,
         watermarks=before.watermarks if before else {},
         state=taken.layout,
         finished=before.finished if before else False,
-        restored=taken.restored,
+        restored=restored,
+        back=back,
+        repair=begun(back, epoch, before, taken.head.manifest),
+    )
+
+
+def claim_of(taken: Taken, manifest: Manifest) -> Manifest | None:
+    """What is committed before a take-over epoch whose number is not the next one, because sinks know of more epochs than the
+    storage: the epoch after the head, so that of several drivers only one goes on from there. Pure.
+
+    Its number may have been used by the line that was lost: a start that finds it as the head goes back as this one does.
+    """
+    following = next_epoch(taken.head)
+    if manifest.epoch == following:
+        return None
+    return msgspec.structs.replace(
+        manifest, epoch=following, restored=taken.before.restored if taken.before else None, repair=None
     )
 
 
@@ -128,6 +228,7 @@ def sweep_orphans(
         if storage.exists(paths.manifest(Epoch(head + 1))):
             return
         storage.delete(found[start : start + 100])
+    storage.child(paths.STATE).sweep_temporary(STALE_WRITERS)
     for committer in committers.values():
         sweep = getattr(committer, "sweep", None)
         if callable(sweep):

@@ -107,7 +107,7 @@ class _Enumerator:
             splits=splits,
             position=msgspec.to_builtins(msgspec.structs.replace(at, next=stop)),
             partitions=[str(k) for k in range(at.partitions) if source.count is None or _first(at, k) < source.count],
-            exhausted=stop == source.count,
+            exhausted=source.count is not None and stop >= source.count,
             wake_ms=wake,
             backlog=None if ahead is None else max(0, ahead - stop),
         )
@@ -116,6 +116,9 @@ class _Enumerator:
         at = self._resume(position, now_ms)
         newest = at.next if self._source.rate is None else max(at.next, self._due(at, now_ms) or 0)
         return msgspec.to_builtins(msgspec.structs.replace(at, next=newest)), newest - at.next
+
+    def reached(self, position: Position, goal: Position) -> bool:
+        return _next(position) >= _next(goal)
 
     def _resume(self, position: Position, now_ms: int) -> GeneratorPosition:
         partitions = self._source.partitions
@@ -140,6 +143,10 @@ class _Enumerator:
 
     def close(self) -> None:
         pass
+
+
+def _next(position: Position) -> int:
+    return 0 if position is None else msgspec.convert(position, GeneratorPosition).next
 
 
 def _first(at: GeneratorPosition, partition: int) -> int:

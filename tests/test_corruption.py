@@ -1,0 +1,43 @@
+"""The corruption matrix, with few random places: all of it is `python tests/corruption.py`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.connectors.files import log
+from penstock.storage import sealed
+from tests.corruption import DETECTED, FINE, examine
+from tests.damaged_jobs import SCENES, Scene, StoppedJob
+
+
+@pytest.fixture(autouse=True)
+def _in_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if Path("/dev/shm").is_dir():
+        monkeypatch.setattr(tempfile, "tempdir", "/dev/shm")
+    yield
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_damage_is_detected_or_does_not_matter(scene: type[Scene]) -> None:
+    matrix = examine(1, [scene])
+    assert not matrix.faults, "\n\n".join(matrix.faults)
+    for kind, found in matrix.outcomes.items():
+        assert set(found.values()) <= set(FINE), kind
+    needed = {"job.json", "manifest", "base", "delta", "merged delta", "staged rows", "savepoint.json", "imported file"}
+    for kind in needed & set(matrix.outcomes):
+        assert matrix.outcomes[kind]["zeroed"] == DETECTED, kind
+
+
+def test_it_fails_without_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Small(StoppedJob):
+        def kinds(self) -> dict[str, object]:  # type: ignore[override]
+            return {name: target for name, target in super().kinds().items() if name in ("job.json", "file sink: an entry")}
+
+    monkeypatch.setattr(sealed, "crc32", lambda body: 1)
+    monkeypatch.setattr(log.zlib, "crc32", lambda body, *start: 1)
+    matrix = examine(12, [Small])  # type: ignore[list-item]
+    assert matrix.faults
