@@ -16,15 +16,17 @@ from penstock import FileSink, GeneratorSource, KeyedContext, KeyedProcessFuncti
 from penstock.config import NO_RESTART
 from penstock.connectors.files.published import read_rows
 from penstock.connectors.twophase import SqliteSink
+from penstock.epochs.pins import pin
 from penstock.executors.inline import InlineExecutor
 from penstock.failpoints import InjectedError, arm
 from penstock.ids import Epoch
 from penstock.runtime import committed
 from penstock.runtime.manifest import Manifest, load_manifest
 from penstock.runtime.orders import EpochOrder, TaskReport
+from penstock.snapshots.savepoint import make_savepoint
 from penstock.storage import open_storage
 from penstock.testing.running import close_stores
-from tests.damages import Target, future_document, future_enveloped, future_state_file
+from tests.damages import Target, future_document, future_enveloped, future_savepoint, future_state_file
 
 COUNT = 320
 EACH = 20
@@ -117,18 +119,18 @@ class Scene(ABC):
         assert rows == expected(), f"missing: {dict(wrong[0])}, too many: {dict(wrong[1])}"
 
     def run(self, folder: Path, executor: Any = None, **settings: Any) -> None:
+        """Run the job, or go on with it."""
+        defaults: dict[str, Any] = {"storage": str(folder / "storage"), "compact_after": 3}
         with tempfile.TemporaryDirectory(prefix="penstock-local-") as local:
             env = StreamEnvironment(
                 "numbers",
                 executor="inline",
-                storage=str(folder / "storage"),
                 local_dir=local,
                 parallelism=2,
                 max_records_per_epoch=self.each,
                 first_records_per_epoch=self.each,
-                compact_after=3,
                 restart=NO_RESTART,
-                **settings,
+                **{**defaults, **settings},
             )
             numbers = env.from_source(GeneratorSource(int, count=COUNT, partitions=2), name="numbers")
             self.finish(numbers.key_by(key_of).process(Number(), name="number"), folder)
@@ -149,16 +151,26 @@ class Scene(ABC):
 class StoppedJob(Scene):
     """Stopped between two epochs, with files for output."""
 
+    _out = "out"
+
     def prepare(self) -> None:
         self.folder.mkdir(parents=True)
         try:
             self.run(self.folder, Stopping(STOPPED_AT))
         except Stopped:
+            self._leave_a_pin()
             return
         raise AssertionError("the job was not stopped")
 
+    def _leave_a_pin(self) -> None:
+        """As a reader does that was killed."""
+        with pin(open_storage(self.storage), None, "a reader"):
+            (made,) = (self.storage / "pins").glob("*.json")
+            data = made.read_bytes()
+        made.write_bytes(data)
+
     def finish(self, stream: Any, folder: Path) -> None:
-        stream.sink_to(FileSink(str(folder / "out")), name="out")
+        stream.sink_to(FileSink(str(folder / self._out)), name="out")
 
     def rows(self, folder: Path) -> Rows:
         return Counter((row["key"], row["number"]) for row in read_rows(folder / "out"))
@@ -169,6 +181,9 @@ class StoppedJob(Scene):
 
         def listed(pattern: str, root: Path = storage) -> list[Path]:
             return sorted(root.glob(pattern))
+
+        def where_there_are(found: list[Path], kind: str, future: Any = None) -> dict[str, Target]:
+            return {kind: _target(found, future)} if found else {}
 
         def of_state(kind: str, *, merged: bool) -> Target:
             found = [storage / ref.name for ref in files if ref.kind == kind and ("-c" in ref.name) == merged]
@@ -188,6 +203,10 @@ class StoppedJob(Scene):
             "file sink: last entry": _target(listed("_log/0*.json", out), future_document),
             "file sink: an entry": _target(listed("_log/0*.json", out)[:-3], future_document),
             "file sink: data": _target(listed("data/**/part-*", out)),
+            "pin": _target(listed("pins/*.json"), future_document),
+            **where_there_are(listed("programs/*.json"), "program", future_enveloped("program")),
+            **where_there_are(listed("lease.json"), "lease", future_document),
+            **where_there_are(listed("lineage/*.json"), "lineage", future_document),
         }
 
 
@@ -223,6 +242,62 @@ class UncommittedSink(Scene):
         }
 
 
+class FromSavepoint(StoppedJob):
+    """A second job is to start from a savepoint of the first."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        make_savepoint(open_storage(self.storage), None, str(self.folder / "savepoint"))
+
+    def resume(self, folder: Path) -> Rows:
+        if not folder.exists():
+            shutil.copytree(self.folder, folder)
+        committed._recent.clear()
+        self.second(folder)
+        return self.rows(folder)
+
+    def second(self, folder: Path, executor: Any = None, **settings: Any) -> None:
+        """Run the second job, or go on with it."""
+        self._out = "second-out"
+        source = str(folder / "savepoint") if (folder / "savepoint").exists() else None
+        try:
+            self.run(folder, executor, **{"storage": str(folder / "second"), "restore_from": source, **settings})
+        finally:
+            self._out = "out"
+
+    def rows(self, folder: Path) -> Rows:
+        """What both published: the second goes on where the savepoint was made."""
+        return super().rows(folder) + Counter((row["key"], row["number"]) for row in read_rows(folder / "second-out"))
+
+    def kinds(self) -> dict[str, Target]:
+        saved = self.folder / "savepoint"
+        states = sorted(saved.glob("state/*.parquet"), key=lambda path: path.stat().st_size)
+        return {  # if it is another savepoint's, it is said which file is not the one that it tells of
+            "savepoint.json": Target(saved / "savepoint.json", (), future_savepoint, tuple(path.name for path in states)),
+            "savepoint Parquet": _target(states),
+        }
+
+
+class Imported(FromSavepoint):
+    """A second job has started from a savepoint, which is gone since, and was stopped."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        try:
+            self.second(self.folder, Stopping(2))
+        except Stopped:
+            shutil.rmtree(self.folder / "savepoint")
+            return
+        raise AssertionError("the job was not stopped")
+
+    def second(self, folder: Path, executor: Any = None, **settings: Any) -> None:
+        super().second(folder, executor, compact_after=100, **settings)  # what was imported stays in use
+
+    def kinds(self) -> dict[str, Target]:
+        found = [path for path in (self.folder / "second" / "state" / "imported").rglob("*") if path.is_file()]
+        return {"imported file": _target(sorted(found, key=lambda path: path.stat().st_size))}
+
+
 class AtMostOnce(StoppedJob):
     """Stopped when it had noted what an epoch was about to read, and had not read it."""
 
@@ -244,4 +319,4 @@ def _target(found: list[Path], future: Any = None) -> Target:
     return Target(path, tuple(siblings), future)
 
 
-SCENES: list[type[Scene]] = [StoppedJob, UncommittedSink, AtMostOnce]
+SCENES: list[type[Scene]] = [StoppedJob, UncommittedSink, AtMostOnce, FromSavepoint, Imported]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,3 +115,10 @@ def future_enveloped(name: str) -> Callable[[bytes], bytes]:
 
 def future_state_file(data: bytes) -> bytes:
     return data[:6] + (int.from_bytes(data[6:8], "big") + 1).to_bytes(2, "big") + data[8:]
+
+
+def future_savepoint(data: bytes) -> bytes:
+    """As `savepoint.json` is: indented, the checksum before the rest."""
+    head, name, body = data.partition(b'"savepoint": ')
+    body = re.sub(rb'("version": )(\d+)', lambda m: m[1] + b"%d" % (int(m[2]) + 1), body.removesuffix(b"\n}\n"), count=1)
+    return re.sub(rb"\d+", b"%d" % crc32(body), head) + name + body + b"\n}\n"
