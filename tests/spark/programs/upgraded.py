@@ -1,6 +1,6 @@
 """A job of two versions: the second has renamed steps, a renamed field, and state that only a function can make anew.
 
-    numbers ─→ by key ─→ ledger ─→ out
+numbers ─→ by key ─→ ledger ─→ out
 """
 
 from __future__ import annotations
@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock import FileSink, GeneratorSource, KeyedProcessFunction, ListState, MapState, RestartPolicy, StreamEnvironment, ValueState
+from penstock import (
+    FileSink,
+    GeneratorSource,
+    KeyedProcessFunction,
+    ListState,
+    MapState,
+    RestartPolicy,
+    StreamEnvironment,
+    ValueState,
+)
 
 COUNT, KEYS = 4_000, 67
 
@@ -27,7 +36,7 @@ class Account:
 
 
 class Ledger(KeyedProcessFunction[int, Any, Any]):
-    account: ValueState[Account] = ValueState(Account)
+    account: ValueState[Account | None] = ValueState(Account)
     halves: MapState[int, int] = MapState(int, int)
     numbers: ListState[int] = ListState(int)
 
@@ -55,7 +64,7 @@ class Half:
 
 
 class NewLedger(KeyedProcessFunction[int, Any, Any]):
-    account: ValueState[NewAccount] = ValueState(NewAccount, aliases={"count": "entries"})
+    account: ValueState[NewAccount | None] = ValueState(NewAccount, aliases={"count": "entries"})
     halves: MapState[int, Half] = MapState(int, Half, migrate=Half)
     texts: ListState[str] = ListState(str, previous_names=("numbers",), migrate=str)
 
