@@ -133,7 +133,8 @@ def look_back(
         if config.repair and (head.manifest is None or head.manifest.repair is None):
             raise ConfigError(
                 "there is nothing to repair: the job goes on from its newest epoch",
-                hint="name the epoch from which output is to be replaced: --from JOB@EPOCH --repair",
+                hint="name the epoch from which output is to be replaced: --from @EPOCH --repair; "
+                "with --again, if the job was last started from there",
             )
         return None
     if before is not None and back.to == before.epoch:
