@@ -130,6 +130,11 @@ def test_windows_are_shown(job: Path) -> None:
         assert all(event.window is not None and event.key in ("ann", "bob", "eve") for event in fired)
     emitted = [out for one in replays for e in one.step("columns").events for out in e.outputs]
     assert len(emitted) == sum(one.step("columns").records_out for one in replays)
+    mine = [snapshots.replay(job, one.epochs[0], env=program(job), step="columns", key="ann").step("columns") for one in replays]
+    assert [out.value for step in mine for e in step.events for out in e.outputs] == [
+        out.value for out in emitted if out.value["customer"] == "ann"
+    ]
+    assert {change.key for step in mine for change in step.changes} == {"ann"}
     changes = [change for one in replays for change in one.step("columns").changes]
     assert {change.key for change in changes} == {"ann", "bob", "eve"}
 
