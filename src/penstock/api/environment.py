@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -74,30 +74,52 @@ class StreamEnvironment:
     # --- sources -----------------------------------------------------------------------------------------------------------
 
     def from_source(
-        self, source: Source, *, watermarks: Watermarks[Any] | None = None, name: str | None = None
+        self,
+        source: Source,
+        *,
+        watermarks: Watermarks[Any] | None = None,
+        name: str | None = None,
+        previous_names: Sequence[str] = (),
     ) -> DataStream[Any]:
-        """A stream from a source; `watermarks` gives its records their event time."""
+        """A stream from a source; `watermarks` gives its records their event time.
+
+        `previous_names`: what the source was called; it goes on from where it was.
+        """
         if not hasattr(source, "enumerator") or not hasattr(source, "reader"):
             raise PlanError(
                 f"{source!r} is not a source", hint="for example FileSource(...), GeneratorSource(...) or CollectionSource(...)"
             )
-        node = self._graph.add(SourceStep(source=source, watermarks=watermarks), (), name=name, label="source")
+        node = self._graph.add(
+            SourceStep(source=source, watermarks=watermarks), (), name=name, label="source", previous_names=previous_names
+        )
         return DataStream(self, node.step)
 
     def from_collection(
-        self, values: Iterable[T], *, watermarks: Watermarks[Any] | None = None, name: str | None = None, partitions: int = 1
+        self,
+        values: Iterable[T],
+        *,
+        watermarks: Watermarks[Any] | None = None,
+        name: str | None = None,
+        partitions: int = 1,
+        previous_names: Sequence[str] = (),
     ) -> DataStream[T]:
         """A bounded stream of the given values."""
-        return self.from_source(CollectionSource(list(values), partitions=partitions), watermarks=watermarks, name=name)
+        source = CollectionSource(list(values), partitions=partitions)
+        return self.from_source(source, watermarks=watermarks, name=name, previous_names=previous_names)
 
     def from_dataframe(
-        self, frame: Any, *, watermarks: Watermarks[Any] | None = None, name: str | None = None
+        self,
+        frame: Any,
+        *,
+        watermarks: Watermarks[Any] | None = None,
+        name: str | None = None,
+        previous_names: Sequence[str] = (),
     ) -> DataStream[Any]:
         """A Spark DataFrame: a batch one is bounded input, a streaming one a Spark feed."""
         from penstock.connectors.spark_feed.source import DataFrameSource, SparkStreamSource
 
         source: Source = SparkStreamSource.of(frame) if frame.isStreaming else DataFrameSource(frame)
-        return self.from_source(source, watermarks=watermarks, name=name)
+        return self.from_source(source, watermarks=watermarks, name=name, previous_names=previous_names)
 
     # --- running -----------------------------------------------------------------------------------------------------------
 

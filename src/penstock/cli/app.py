@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 import typer
 
 import penstock
+from penstock.cli.check import check_command
 from penstock.cli.diff import diff_command
 from penstock.cli.doctor import doctor_command
 from penstock.cli.epochs import epochs_command
@@ -34,6 +35,7 @@ _PROGRAM = {"ignore_unknown_options": True}
 app.command("run", context_settings=_PROGRAM)(run_command)
 app.command("explain", context_settings=_PROGRAM)(explain_command)
 app.command("replay")(replay_command)
+app.command("check", context_settings=_PROGRAM)(check_command)
 app.command("jobs")(jobs_command)
 app.command("epochs")(epochs_command)
 app.command("stop")(stop_command)

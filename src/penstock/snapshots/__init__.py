@@ -13,6 +13,7 @@ from penstock.snapshots.building import SnapshotBuilder, build
 from penstock.snapshots.comparing import Change, SnapshotDiff, StateDiff, diff
 from penstock.snapshots.editing import SnapshotEditor, StateEditor, edit
 from penstock.snapshots.output_diff import OutputDiff, diff_output
+from penstock.snapshots.preflight import Preflight, check
 from penstock.snapshots.reading import Snapshot, SnapshotState, read
 from penstock.snapshots.regrouping import regroup
 from penstock.snapshots.replaying.choice import Replayable, replayable
@@ -22,6 +23,7 @@ from penstock.snapshots.replaying.result import Replay, StepReplay
 __all__ = [
     "Change",
     "OutputDiff",
+    "Preflight",
     "Replay",
     "Replayable",
     "Snapshot",
@@ -33,6 +35,7 @@ __all__ = [
     "StateEditor",
     "StepReplay",
     "build",
+    "check",
     "diff",
     "diff_output",
     "edit",

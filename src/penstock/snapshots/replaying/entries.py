@@ -19,8 +19,8 @@ from penstock.ids import Epoch
 from penstock.plan.nodes import Graph
 from penstock.runtime.operators.operator import StateDeclaration
 from penstock.snapshots.replaying.result import ABSENT, NO_KEY, StateChange, Window
-from penstock.snapshots.store_keys import end_of_value
 from penstock.state.descriptors import MapState
+from penstock.state.entry_keys import end_of_value
 from penstock.state.handles import state_codec
 from penstock.state.keys import KeyCodec, key_codec
 from penstock.state.layout import HEAD_SIZE, TIMER_HEAD_SIZE, split_timer_key, state_id_of_store_key

@@ -7,11 +7,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.epochs.fencing import JobInfo
 from penstock.epochs.pins import kept_epochs, pin
+from penstock.epochs.renames import as_called_now
 from penstock.epochs.results import metrics_of
 from penstock.errors import ConfigError, StorageError
 from penstock.ids import Epoch, Milliseconds, StepId
@@ -166,6 +167,7 @@ def _replay(planned: Planned, storage: Storage, info: JobInfo, choice: Choice, o
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-replay-"))
         stack.callback(close_stores, folder)
         shadow = ShadowStorage(storage, os.path.join(folder, "storage"))
+        choice = replace(choice, parent=as_called_now(choice.parent, planned.graph))
         following: NextEpoch | None = None
         inputs = choice.inputs
         if choice.wanted == NEXT:

@@ -14,10 +14,11 @@ from penstock.epochs.admission import Admission
 from penstock.epochs.ends import open_sources
 from penstock.epochs.fencing import JobInfo
 from penstock.epochs.inputs import SourcePlan
-from penstock.epochs.layout import claim_states, lay_out
+from penstock.epochs.layout import Claims, claim_states, lay_out
+from penstock.epochs.renames import known_as
 from penstock.epochs.results import files_of, next_due, next_layout, watermarks_of
 from penstock.epochs.takeover import processing_time
-from penstock.errors import PenstockError, SourceError
+from penstock.errors import PenstockError, SourceError, StateError
 from penstock.executors.inline import InlineExecutor
 from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
@@ -57,9 +58,11 @@ def compile_program(graph: Graph, info: JobInfo, parent: Manifest, storage: Stor
     """Today's program on yesterday's state. Partitions are as they were, so that everything comes in the same order."""
     graph = rewrite(graph)
     before = parent.state
-    ids, infos = claim_states(graph, before, allow_dropped=True)
+    claims = claim_states(graph, before, allow_dropped=True)
+    _refuse_rewritings(claims)
+    ids = claims.ids
     plan = cut(graph, ids, before.parallelism, before.max_parallelism)
-    layout = lay_out(plan, infos, before, before.parallelism, before.max_parallelism, TERM)
+    layout = lay_out(plan, claims.infos, before, before.parallelism, before.max_parallelism, TERM)
     known = {(one.step, one.name) for one in before.ids.values() if not one.name.startswith("timers:")}
     job = CompiledJob(
         name=info.name,
@@ -69,12 +72,23 @@ def compile_program(graph: Graph, info: JobInfo, parent: Manifest, storage: Stor
         parallelism=before.parallelism,
         max_parallelism=before.max_parallelism,
         state_ids=ids,
+        known_as=known_as(graph, before),
         fingerprint=f"{layout.fingerprint}-replay",
         rows=plan.rows,
         local_dir=folder,
     )
     dropped = sorted(f"{step}.{name}" for step, name in known if (step, name) not in ids)
     return Compiled(graph=graph, layout=layout, ids=ids, job=job, dropped=dropped)
+
+
+def _refuse_rewritings(claims: Claims) -> None:
+    """Values that a job would rewrite when it starts cannot be read as they are."""
+    states = sorted(f"{claims.infos[str(number)].step}.{claims.infos[str(number)].name}" for number in claims.rewritings)
+    if states:
+        raise StateError(
+            f"the program would rewrite state of this epoch before it goes on from it: {', '.join(states)}",
+            hint="replay with the program that wrote the epoch: --app APP.py",
+        )
 
 
 def watched(job: CompiledJob, watch: Watch) -> CompiledJob:
@@ -212,7 +226,8 @@ def plan_next(
         first=records or config.first_records_per_epoch,
     )
     now = processing_time(now_ms, head)
-    sources = open_sources(rewrite(planned.graph), config, storage, info, InlineExecutor())
+    job = compile_program(planned.graph, info, head, storage, folder).job
+    sources = open_sources(rewrite(planned.graph), config, storage, job, InlineExecutor())
     limits = admission.limits(sum(not head.sources.get(source.step, SourceState()).ended for source in sources))
     plans: dict[str, SourcePlan] = {}
     try:
