@@ -27,7 +27,7 @@ from penstock.storage import Storage
 
 log = logging.getLogger("penstock")
 
-PUBLICATIONS = 1_000_000
+PUBLICATIONS = 1_000_000_000
 """At least once: an epoch has so many numbers for what its attempts publish."""
 
 confirm: ContextVar[Callable[[RepeatedOutputError], bool] | None] = ContextVar("penstock_confirm_repeats", default=None)

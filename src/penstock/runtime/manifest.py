@@ -113,7 +113,7 @@ class Repair(msgspec.Struct, frozen=True):
 
 
 class EpochInput(msgspec.Struct, frozen=True):
-    """What an epoch was told, enough to run it again."""
+    """What an epoch was told, enough to run it again. `epoch` is that of the manifest it was committed by."""
 
     epoch: Epoch
     plan: int
