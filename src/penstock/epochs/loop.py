@@ -228,7 +228,8 @@ class EpochLoop:
         self._commit_take_over(taken)
         if self._start is not None:
             self._start.release()
-        self._pipeline = Pipeline(self._head, self._publishing.commit, self._depth)
+        repairing = config.guarantee == "at-least-once" and self._head.repair is not None  # what it replaces is of a commit
+        self._pipeline = Pipeline(self._head, self._publishing.commit, 0 if repairing else self._depth)
         self._checkpoints.made(self._head.processing_time)
         fail_point("recovery:taken-over")
         self._inbox.drop_old()
