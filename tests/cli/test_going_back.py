@@ -114,9 +114,9 @@ def test_the_live_table_makes_room_for_the_question() -> None:
     progress.started("numbers", "job")
     live = progress._live
     assert live is not None
-    started = []
+    running = [live.is_started]
     with progress.paused():
-        started.append(live.is_started)
-    started.append(live.is_started)
-    assert started == [False, True]
+        running.append(live.is_started)
+    running.append(live.is_started)
+    assert running == [True, False, True]
     progress.ended(None, RepeatedOutputError("refused"))

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock import programs
 from penstock.api.environment import listeners, overrides
 from penstock.cli.problems import clean_errors, errors
 from penstock.cli.program import run_program
@@ -34,6 +35,9 @@ def run_command(
     name: Annotated[str | None, typer.Option(help="The job's name.")] = None,
     executor: Annotated[str | None, typer.Option(help="spark, or inline: in this process, without Spark.")] = None,
     guarantee: Annotated[str | None, typer.Option(help="exactly-once, at-least-once or at-most-once.")] = None,
+    state_store: Annotated[
+        str | None, typer.Option(help="Where tasks keep state on their host: memory, lmdb or rocksdb.")
+    ] = None,
     allow_dropped_state: Annotated[
         bool, typer.Option("--allow-dropped-state", help="Lose, for good, the state that the program no longer claims.")
     ] = False,
@@ -68,6 +72,7 @@ def run_command(
         "name": name,
         "executor": executor,
         "guarantee": guarantee,
+        "state_store": state_store,
         "allow_dropped_state": allow_dropped_state or None,
         "fall_back": fall_back or None,
         "repeat_output": repeat_output or None,
@@ -123,7 +128,8 @@ def _run(program: str, arguments: list[str]) -> None:
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
     """A traceback without the frames between the command line and the program."""
-    ours = (os.path.dirname(os.path.abspath(__file__)), os.path.abspath(runpy.__file__), "<frozen runpy>")
+    here = os.path.dirname(os.path.abspath(__file__))
+    ours = (here, os.path.abspath(programs.__file__), os.path.abspath(runpy.__file__), "<frozen runpy>")
     kept = trace
     while kept is not None and kept.tb_frame.f_code.co_filename.startswith(ours):
         kept = kept.tb_next

@@ -142,7 +142,7 @@ def look_back(
     if before is not None and back.to == before.epoch:
         check_was_finished(head, _line(storage, head, back.to), before, storage.uri)
     given_up = _given_up(storage, head, back)
-    received = _received(given_up)
+    received = _received(given_up, head.renamed)
     told = _told(committers, back.to, config.guarantee)
     facts = [
         SinkFacts(
@@ -157,7 +157,7 @@ def look_back(
     _refuse_obstacles(back, facts)
     _refuse_repeats(back, facts, config)
     _tell(back, facts)
-    _warn_of_removed(given_up, committers)
+    _warn_of_removed(given_up, head.renamed, committers)
     return back
 
 
@@ -197,19 +197,20 @@ def _given_up(storage: Storage, head: Head, back: WentBack) -> list[Manifest] | 
         return None
 
 
-def _received(given_up: list[Manifest] | None) -> dict[str, int] | None:
-    """How many records each step received in these epochs; None when they are not known. Pure."""
+def _received(given_up: list[Manifest] | None, renamed: Mapping[str, str]) -> dict[str, int] | None:
+    """How many records each step, as it is called now, received in these epochs; None when they are not known. Pure."""
     if given_up is None:
         return None
     found: dict[str, int] = {}
     for manifest in given_up:
         for step, metrics in manifest.metrics.items():
-            found[step] = found.get(step, 0) + metrics.records_in
+            called = renamed.get(step, step)
+            found[called] = found.get(called, 0) + metrics.records_in
     return found
 
 
-def _warn_of_removed(given_up: list[Manifest] | None, committers: Mapping[StepId, Committer]) -> None:
-    wrote = {step for manifest in given_up or () for step in manifest.committables}
+def _warn_of_removed(given_up: list[Manifest] | None, renamed: Mapping[str, str], committers: Mapping[StepId, Committer]) -> None:
+    wrote = {renamed.get(step, step) for manifest in given_up or () for step in manifest.committables}
     for step in sorted(wrote - set(committers)):
         log.warning("the program no longer has the sink %s: what it published stays as it is", step)
 

@@ -30,6 +30,7 @@ from penstock.epochs.going_back import PUBLICATIONS, look_back
 from penstock.epochs.history import JobResult, Listener, record_of
 from penstock.epochs.inputs import SourceInput, SourcePlan, merge_clocks
 from penstock.epochs.intents import read_intent, write_intent
+from penstock.epochs.orphans import OrphanSweep
 from penstock.epochs.pipeline import Pipeline, RanEpoch, layers_of
 from penstock.epochs.publishing import Publishing
 from penstock.epochs.repairs import caught_up, describe, following
@@ -39,6 +40,7 @@ from penstock.epochs.takeover import (
     Start,
     Taken,
     claim_of,
+    confirm_output,
     finish_commits,
     processing_time,
     sweep_orphans,
@@ -57,6 +59,7 @@ from penstock.failpoints import fail_point
 from penstock.ids import MAX_WATERMARK, Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.rewrites import rewrite
+from penstock.programs import Program
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, WentBack
 from penstock.runtime.orders import EpochOrder, TaskReport
@@ -110,6 +113,7 @@ class EpochLoop:
         listeners: tuple[Listener, ...] = (),
         python_paths: tuple[str, ...] = (),
         start: Start | None = None,
+        program: Program | None = None,
     ) -> None:
         self._graph = rewrite(graph)
         self._config = config
@@ -119,6 +123,7 @@ class EpochLoop:
         self._listeners = listeners
         self._python_paths = python_paths
         self._start = start
+        self._program = program
         self._plan_number = 0
         self._failures = 0
         self._stop: Request | None = None
@@ -142,6 +147,7 @@ class EpochLoop:
         """The newest epoch that has run, committed or not."""
         self._job: CompiledJob
         self._compactor: Compactor
+        self._orphans: OrphanSweep
         self._publishing: Publishing
         self._pipeline: Pipeline
         self._term: Term
@@ -174,17 +180,20 @@ class EpochLoop:
     def _take_over(self) -> None:
         """Become the driver: finish what the last one committed, lay state out, commit an empty epoch."""
         config, storage = self._config, self._storage
-        taken = take_over(self._graph, config, storage, self._start, self._python_paths)
+        taken = take_over(self._graph, config, storage, self._start, self._python_paths, self._program)
         self._job, self._term = taken.job, taken.term
         self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
-        self._sources = open_sources(self._graph, config, storage, taken.info, self._executor)
-        self._committers = open_committers(self._graph, storage, taken.info, taken.term)
+        self._sources = open_sources(self._graph, config, storage, self._job, self._executor)
+        self._committers = open_committers(self._graph, storage, self._job, taken.term)
         named = describe_sinks(self._graph)
         self._back = look_back(storage, taken.head, taken.before, taken.info.job, config, self._committers, named)
         fail_point("recovery:before-commit")
         finish_commits(storage, taken.head, self._committers, guarantee=config.guarantee, back=self._back)
+        if config.guarantee == "exactly-once" and self._back is None:
+            confirm_output(storage, taken.head, self._committers)
         fail_point("recovery:committed")
         self._compactor = Compactor(storage, self._job, self._term, config.compact_after, beside=config.executor != "inline")
+        self._orphans = OrphanSweep(storage, self._term)
         self._retention.load(taken.head.epochs)
         self._publishing = Publishing(
             config=config,
@@ -193,6 +202,7 @@ class EpochLoop:
             sources=self._sources,
             retention=self._retention,
             compactor=self._compactor,
+            orphans=self._orphans,
             result=self.result,
             listeners=self._listeners,
             now_ms=self._clock.now_ms,
@@ -316,7 +326,7 @@ class EpochLoop:
         started = time.perf_counter()
         order, durability = decision.order, decision.durability
         if self._config.guarantee == "at-most-once":
-            write_intent(self._storage, order.epoch, self._term, decision.sources)
+            write_intent(self._storage, self._job.job, order.epoch, self._term, decision.sources)
         self._retention.in_use = order.head
         reports: list[TaskReport] = []
         try:
@@ -385,6 +395,7 @@ class EpochLoop:
             read=order.sources,
             metrics=metrics_of(reports),
             finished=decision.final,
+            program=head.program,
             restored=self._restored,
             repair=following(head.repair, order.epoch, ends=decision.ends_repair),
         )
@@ -395,6 +406,7 @@ class EpochLoop:
         """After a failed epoch: wait and try again, or give up with the reason."""
         self._failures += 1
         self.result.restarts += 1
+        self._orphans.failed()
         delay = self._config.restart.delay_ms(self._failures)
         if delay is None:
             last = self._pipeline.head.epoch
@@ -436,7 +448,7 @@ class EpochLoop:
     def _skip_failed(self) -> None:
         """At most once: what the failed epoch was to read is not read again."""
         head = self._pipeline.head
-        sources = read_intent(self._storage, head.epoch)
+        sources = read_intent(self._storage, head.job, head.epoch)
         if sources:
             self._plan_number += 1
             skipped = Manifest(
@@ -451,6 +463,7 @@ class EpochLoop:
                 sources={**head.sources, **sources},
                 watermarks=head.watermarks,
                 state=head.state,
+                program=head.program,
                 restored=self._restored,
                 repair=head.repair,
             )

@@ -14,6 +14,7 @@ from penstock.records import DICT_ROW, RowType
 from penstock.runtime import shipping
 from penstock.runtime.exchange import Channel
 from penstock.runtime.operators.operator import Definition
+from penstock.state.store import StoreKind
 from penstock.storage import Storage
 
 
@@ -62,7 +63,13 @@ class CompiledJob:
     fingerprint: str
     rows: tuple[RowType, ...] = (DICT_ROW,)
     local_dir: str | None = None
+    state_store: StoreKind = "lmdb"
     paths: tuple[str, ...] = field(default=())
+    known_as: Mapping[str, str] = field(default_factory=dict)
+
+    def known_to_others(self, step: StepId) -> StepId:
+        """The name by which a target or a feed knows a sink or a source, which may have been renamed since."""
+        return StepId(self.known_as.get(step, step))
 
     def dumps(self) -> bytes:
         return msgspec.msgpack.encode((list(self.paths), shipping.dumps(self)))
