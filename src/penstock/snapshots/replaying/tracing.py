@@ -31,6 +31,7 @@ from penstock.timing.durations import time_ms
 from penstock.windows.aligned import AlignedOperator
 from penstock.windows.columnar.measures import measure_of
 from penstock.windows.columnar.merge import MergeStep
+from penstock.windows.declared import Declared
 from penstock.windows.operator import WindowOperator
 from penstock.windows.step import WindowStep
 from penstock.windows.window import WINDOW_SIZE, decode_window
@@ -80,6 +81,8 @@ def watch(operator: Operator, services: Services, definition: Definition, trace:
     trace.attributed = trace.fires and not isinstance(operator, AlignedOperator)
     if isinstance(operator, SourceOperator):
         return
+    if isinstance(definition, MergeStep):
+        trace.key_of_output = _key_of_row(definition)
     if isinstance(operator, KeyedProcessOperator):
         _watch_keyed(operator, services, definition, trace)
     elif isinstance(operator, PerRecord):
@@ -152,6 +155,14 @@ def _named(rows: Columns, definition: MergeStep) -> Columns:
     names = [name if width == 1 else f"{name} {part}" for name, width in parts for part in range(1, width + 1)]
     times = ("start", "end")[-(len(rows.data.columns) - len(names)) :]
     return Columns(pa.RecordBatch.from_arrays(rows.data.columns, names=[*times, *names]), DICT_ROW)
+
+
+def _key_of_row(definition: MergeStep) -> Callable[[Any], bytes]:
+    """Results of windows over columns are rows that begin with the parts of their key."""
+    declared, encode = definition.window.body.incremental, key_codec(definition.window.key_type).encode
+    assert isinstance(declared, Declared)
+    names = declared.key_names
+    return lambda row: encode(row[names[0]] if len(names) == 1 else tuple(row[name] for name in names) or None)
 
 
 def key_type_of(definition: Definition) -> Any:
