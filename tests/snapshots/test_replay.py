@@ -198,9 +198,8 @@ def test_epochs_that_were_committed_together(tmp_path: Path) -> None:
     assert whole.reproduced, whole.verdict
     assert whole.epochs == [one.epoch] * len(one.inputs)
     assert whole.step("orders").records_in == one.records_in == 30
-    assert [e for e in whole.step("reminders").events if e.epoch == first + 1] == part.step("reminders").events
     with pytest.raises(ConfigError, match="is not committed"):
-        snapshots.replay(tmp_path, last + 1, env=env)
+        snapshots.replay(tmp_path, one.epoch + 1, env=env)
 
 
 def test_after_a_restore_at_another_parallelism(job: Path, tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ def take_over_manifest(
         program=taken.program,
         restored=restored,
         back=back,
-        repair=begun(back, epoch, before, taken.head.manifest),
+        repair=begun(back, epoch, before, taken.head),
     )
 
 
