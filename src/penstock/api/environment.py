@@ -21,6 +21,7 @@ from penstock.connectors.protocol import Source
 from penstock.epochs.executor import Executor
 from penstock.epochs.history import JobResult, Listener, RunListener
 from penstock.epochs.loop import Clock, EpochLoop
+from penstock.epochs.rescaling import Rescale
 from penstock.epochs.status import StatusWriter
 from penstock.errors import ConfigError, PlanError
 from penstock.plan.nodes import Graph
@@ -114,17 +115,31 @@ class StreamEnvironment:
             storage = open_storage(uri)
             if config.storage is not None:
                 told += (StatusWriter(storage, config.name),)
-            loop = EpochLoop(
-                graph=self._graph,
-                config=config,
-                storage=storage,
-                executor=executor or self._executor(config),
-                clock=clock,
-                listeners=told,
-                python_paths=_python_paths(),
-            )
-            with _stop_on_signals(loop):
-                return _told(loop.run, [one for one in told if isinstance(one, RunListener)], config.name, storage.uri)
+            engine = executor or self._executor(config)
+
+            def run() -> JobResult:
+                """One loop after another, for as long as the job is rescaled."""
+                rescale: Rescale | None = None
+                total: JobResult | None = None
+                while True:
+                    loop = EpochLoop(
+                        graph=self._graph,
+                        config=config if rescale is None else replace(config, parallelism=rescale.parallelism),
+                        storage=storage,
+                        executor=engine,
+                        clock=clock,
+                        listeners=told,
+                        python_paths=_python_paths(),
+                        rescale=rescale,
+                    )
+                    with _stop_on_signals(loop):
+                        result = loop.run()
+                    total = result if total is None else total.followed_by(result)
+                    rescale = result.rescale
+                    if rescale is None:
+                        return total
+
+            return _told(run, [one for one in told if isinstance(one, RunListener)], config.name, storage.uri)
 
     def _executor(self, config: JobConfig) -> Executor:
         if config.executor == "inline":

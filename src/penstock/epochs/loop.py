@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -31,6 +31,7 @@ from penstock.epochs.inputs import SourceInput, SourcePlan, merge_clocks
 from penstock.epochs.intents import read_intent, write_intent
 from penstock.epochs.pipeline import Pipeline, RanEpoch, layers_of
 from penstock.epochs.publishing import Publishing
+from penstock.epochs.rescaling import Rescale, asked_rescale
 from penstock.epochs.results import committables_of, files_of, metrics_of, next_due, partition_states, watermarks_of
 from penstock.epochs.retention import Retention
 from penstock.epochs.takeover import (
@@ -106,6 +107,7 @@ class EpochLoop:
         listeners: tuple[Listener, ...] = (),
         python_paths: tuple[str, ...] = (),
         start: Start | None = None,
+        rescale: Rescale | None = None,
     ) -> None:
         self._graph = rewrite(graph)
         self._config = config
@@ -115,6 +117,10 @@ class EpochLoop:
         self._listeners = listeners
         self._python_paths = python_paths
         self._start = start
+        self._rescaling = rescale
+        """The request that this loop was started for."""
+        self._rescale: Rescale | None = None
+        """The request that ends this loop."""
         self._plan_number = 0
         self._failures = 0
         self._stop: Request | None = None
@@ -160,6 +166,9 @@ class EpochLoop:
                 if self._settle():
                     break
             self._answer_stop()
+            self.result.rescale = self._rescale
+            if self._rescale is not None:
+                fail_point("rescale:stopped")
             return self.result
         finally:
             self._close()
@@ -198,6 +207,11 @@ class EpochLoop:
         self._inbox.drop_old()
         sweep_orphans(storage, self._retention.referenced(), self._term, self._head.epoch, self._committers)
         self._executor.start(self._job)
+        if self._rescaling is not None:
+            fail_point("rescale:taken-over")
+            message, result = self._rescaling.told(self._clock.now_ms())
+            log.info("%s", message)
+            self._inbox.answer(self._rescaling.request, True, message, **result)
 
     def _commit_take_over(self, taken: Taken) -> None:
         manifest = take_over_manifest(taken, self._config, self._storage, self._clock.now_ms())
@@ -465,10 +479,19 @@ class EpochLoop:
         if self._stop_asked or self._idle or self._stop is not None:
             self.result.stopped = True
             return True
+        if self._rescale is not None:
+            return True
         for request in self._inbox.pending():
             if request.kind == "stop":
                 self._stop = request
                 self.result.stopped = True
+                return True
+            if request.kind == "rescale":
+                wanted = asked_rescale(request, self._config)
+                if isinstance(wanted, str):
+                    self._inbox.answer(request, False, wanted)
+                    continue
+                self._rescale = Rescale(request=request, parallelism=wanted, before=self._config.parallelism)
                 return True
             self._inbox.answer(request, False, f"this job does not know the request {request.kind!r}")
         return False
@@ -477,6 +500,8 @@ class EpochLoop:
         if self._stop is not None:
             last = self._pipeline.head.epoch
             self._inbox.answer(self._stop, True, f"stopped after epoch {last}", epoch=last)
+        if self._rescale is not None:
+            self._rescale = replace(self._rescale, committed_ms=self._pipeline.head.created_ms)
 
     def _close(self) -> None:
         if hasattr(self, "_pipeline"):
@@ -488,7 +513,8 @@ class EpochLoop:
             _quietly(committer.close)
         if hasattr(self, "_compactor"):
             _quietly(self._compactor.close)
-        _quietly(self._executor.close)
+        if self._rescale is None:
+            _quietly(self._executor.close)
 
 
 def publication_of(order: EpochOrder) -> Epoch:
