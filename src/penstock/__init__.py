@@ -5,6 +5,7 @@ Event streams, keyed state, event time and exactly-once results. Spark moves and
 
 from penstock.aggregates import approx_distinct, avg, collect, count, stddev, top_n
 from penstock.api.environment import StreamEnvironment
+from penstock.api.job import Job
 from penstock.api.keyed import KeyedStream
 from penstock.api.stream import DataStream, SplitStream
 from penstock.api.windowed import WindowedStream
@@ -78,6 +79,7 @@ __all__ = [
     "FlatMapFunction",
     "GeneratorSource",
     "GlobalWindows",
+    "Job",
     "JobConfig",
     "JobResult",
     "KeyedContext",

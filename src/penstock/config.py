@@ -64,6 +64,8 @@ class JobConfig:
     """Epochs are committed together, this far apart; 0: each as soon as possible."""
     restore_from: str | None = None
     """A savepoint, `JOB@EPOCH`, or `latest`."""
+    restore_again: bool = False
+    """Start from `restore_from` once more, though the job has started from it already or has come far by itself."""
     allow_dropped_state: bool = False
     repeat_output: bool = False
     """Going back: sinks that cannot take their output back may publish it again."""

@@ -5,9 +5,10 @@ terms/000001.json                 who drives it; the highest is the driver
 epochs/0000000001.json            manifest: the commit point of an epoch
 epochs/0000000001.done            its sinks have been committed
 state/s1/p0/0000000001-<attempt>.delta   and .base
-state/imported/<id>/...           files of a savepoint or of another job's epoch, copied when this one was started from it
+state/imported/<term>-<id>/...    files of a savepoint or of another job's epoch, copied when this one was started from it
 pins/<id>.json                    epochs that somebody reads: their files stay
 programs/<hash>.json              which program wrote an epoch
+savepoints/<time>-<id>/...        savepoints for which no other place was named; never removed by the job
 lineage/<kind>-<id>.json          savepoints, restores and forks, for people
 lease.json                        the driver's sign of life, for a standby
 mirror.json                       in a mirror: of what, and how far
@@ -16,6 +17,8 @@ status.json                       for people and tools; never read by the engine
 """
 
 from __future__ import annotations
+
+from datetime import datetime
 
 from penstock.ids import Epoch, Term
 
@@ -30,6 +33,7 @@ INTENTS = "intents"
 IMPORTED = f"{STATE}/imported"
 PINS = "pins"
 PROGRAMS = "programs"
+SAVEPOINTS = "savepoints"
 LINEAGE = "lineage"
 LEASE = "lease.json"
 MIRROR = "mirror.json"
@@ -60,8 +64,16 @@ def attempt_of_state_file(path: str) -> str:
     return path.rsplit("/", 1)[-1].split("-", 1)[-1].rsplit(".", 1)[0]
 
 
-def imported(identity: str, name: str) -> str:
-    return f"{IMPORTED}/{identity}/{name}"
+def imported(term: Term, identity: str, name: str) -> str:
+    """The copy of a state file of another place, `name` there."""
+    return f"{IMPORTED}/{term:06d}-{identity}/{name.removeprefix(f'{STATE}/')}"
+
+
+def term_of_state_file(path: str) -> Term:
+    """The term in which a state file was written or imported; ValueError for what is none."""
+    if path.startswith(f"{IMPORTED}/"):
+        return Term(int(path.removeprefix(f"{IMPORTED}/").split("-", 1)[0]))
+    return Term(int(attempt_of_state_file(path).split("-", 1)[0]))
 
 
 def pin(identity: str) -> str:
@@ -70,6 +82,10 @@ def pin(identity: str) -> str:
 
 def program(digest: str) -> str:
     return f"{PROGRAMS}/{digest}.json"
+
+
+def savepoint(made: datetime, identity: str) -> str:
+    return f"{SAVEPOINTS}/{made:%Y%m%d-%H%M%S}-{identity[:8]}"
 
 
 def lineage(kind: str, identity: str) -> str:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from penstock.api.driving import Driver
+from penstock.api.job import Job
 from penstock.api.stream import DataStream
 from penstock.config import JobConfig
 from penstock.connectors.collection.source import CollectionSource
 from penstock.connectors.protocol import Source
 from penstock.epochs.executor import Executor
-from penstock.epochs.history import JobResult, Listener, RunListener
-from penstock.epochs.loop import Clock, EpochLoop
-from penstock.epochs.rescaling import Rescale
+from penstock.epochs.history import JobResult, Listener
+from penstock.epochs.loop import Clock
 from penstock.epochs.status import StatusWriter
 from penstock.errors import ConfigError, PlanError
 from penstock.plan.nodes import Graph
@@ -63,6 +62,14 @@ class StreamEnvironment:
     @property
     def graph(self) -> Graph:
         return self._graph
+
+    @property
+    def job(self) -> Job:
+        """The job that this program was run as, from outside: works while `execute` runs in another thread."""
+        uri = self.config.storage
+        if uri is None:
+            raise ConfigError("the job has no storage of its own", hint="give storage= a folder or URI")
+        return Job(uri)
 
     # --- sources -----------------------------------------------------------------------------------------------------------
 
@@ -115,31 +122,16 @@ class StreamEnvironment:
             storage = open_storage(uri)
             if config.storage is not None:
                 told += (StatusWriter(storage, config.name),)
-            engine = executor or self._executor(config)
-
-            def run() -> JobResult:
-                """One loop after another, for as long as the job is rescaled."""
-                rescale: Rescale | None = None
-                total: JobResult | None = None
-                while True:
-                    loop = EpochLoop(
-                        graph=self._graph,
-                        config=config if rescale is None else replace(config, parallelism=rescale.parallelism),
-                        storage=storage,
-                        executor=engine,
-                        clock=clock,
-                        listeners=told,
-                        python_paths=_python_paths(),
-                        rescale=rescale,
-                    )
-                    with _stop_on_signals(loop):
-                        result = loop.run()
-                    total = result if total is None else total.followed_by(result)
-                    rescale = result.rescale
-                    if rescale is None:
-                        return total
-
-            return _told(run, [one for one in told if isinstance(one, RunListener)], config.name, storage.uri)
+            driver = Driver(
+                graph=self._graph,
+                config=config,
+                storage=storage,
+                executor=executor or self._executor(config),
+                clock=clock,
+                listeners=told,
+                python_paths=_python_paths(),
+            )
+            return driver.run()
 
     def _executor(self, config: JobConfig) -> Executor:
         if config.executor == "inline":
@@ -159,21 +151,6 @@ def _configured(config: JobConfig, settings: dict[str, Any]) -> JobConfig:
     return replace(config, **settings)
 
 
-def _told(run: Callable[[], JobResult], told: list[RunListener], name: str, storage: str) -> JobResult:
-    """Run, and let the listeners know of the start and the end."""
-    for listener in told:
-        listener.started(name, storage)
-    try:
-        result = run()
-    except BaseException as error:
-        for listener in told:
-            listener.ended(None, error)
-        raise
-    for listener in told:
-        listener.ended(result, None)
-    return result
-
-
 @contextlib.contextmanager
 def _storage_uri(config: JobConfig) -> Iterator[str]:
     """The job's storage; without one, a temporary folder that goes with the run."""
@@ -185,25 +162,6 @@ def _storage_uri(config: JobConfig) -> Iterator[str]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _stop_on_signals(loop: EpochLoop) -> Iterator[None]:
-    """Ctrl-C and SIGTERM let the current epoch finish; a second Ctrl-C interrupts."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: Any) -> None:
-        loop.request_stop()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _python_paths() -> tuple[str, ...]:

@@ -8,10 +8,15 @@ from importlib.metadata import PackageNotFoundError, version
 import typer
 
 import penstock
+from penstock.cli.diff import diff_command
 from penstock.cli.doctor import doctor_command
+from penstock.cli.epochs import epochs_command
 from penstock.cli.explain import explain_command
 from penstock.cli.jobs import jobs_command
 from penstock.cli.run import run_command
+from penstock.cli.savepoint import savepoint_command
+from penstock.cli.savepoint_rewrite import savepoint_rewrite_command
+from penstock.cli.state import state_command
 from penstock.cli.stop import stop_command
 
 app = typer.Typer(
@@ -28,7 +33,12 @@ _PROGRAM = {"ignore_unknown_options": True}
 app.command("run", context_settings=_PROGRAM)(run_command)
 app.command("explain", context_settings=_PROGRAM)(explain_command)
 app.command("jobs")(jobs_command)
+app.command("epochs")(epochs_command)
 app.command("stop")(stop_command)
+app.command("savepoint")(savepoint_command)
+app.command("state")(state_command)
+app.command("diff")(diff_command)
+app.command("savepoint-rewrite")(savepoint_rewrite_command)
 app.command("doctor")(doctor_command)
 
 

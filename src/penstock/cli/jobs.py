@@ -18,9 +18,10 @@ from rich.table import Table
 from penstock import paths
 from penstock.cli.problems import clean_errors
 from penstock.cli.progress import duration
-from penstock.epochs.fencing import JobInfo, TermInfo
+from penstock.epochs.drivers import has_ended, is_alive, newest_term
+from penstock.epochs.fencing import JobInfo
 from penstock.epochs.status import read_status
-from penstock.errors import CorruptFileError, PenstockError
+from penstock.errors import CorruptFileError
 from penstock.ids import Epoch
 from penstock.runtime.manifest import load_manifest
 from penstock.storage import LocalStorage, Storage, open_storage
@@ -86,12 +87,12 @@ def describe_job(storage: Storage) -> FoundJob:
     except (msgspec.MsgspecError, CorruptFileError):
         name, finished, condition = "?", False, "damaged"
     else:
-        own = status is not None and term is not None and (status.host, status.pid) == (term.host, term.pid)
-        if term is not None and is_alive(term) and not (own and status is not None and status.phase != "running"):
+        ended = term is not None and has_ended(term, status)
+        if term is not None and is_alive(term) and not ended:
             condition = "running"
         elif finished:
             condition = "finished"
-        elif own and status is not None and status.phase != "running":
+        elif ended and status is not None:
             condition = status.phase
         else:
             condition = "elsewhere" if term is not None and term.host != socket.gethostname() else "gone"
@@ -105,38 +106,6 @@ def describe_job(storage: Storage) -> FoundJob:
         records_per_second=status.records_per_second if status is not None and condition == "running" else None,
         storage=storage.root if isinstance(storage, LocalStorage) else storage.uri,
     )
-
-
-def newest_term(storage: Storage) -> TermInfo | None:
-    """Who drives the job, or did last."""
-    terms = list(storage.list(paths.TERMS))
-    if not terms:
-        return None
-    try:
-        return msgspec.json.decode(storage.read(terms[-1].path), type=TermInfo)
-    except (msgspec.MsgspecError, PenstockError):
-        return None
-
-
-def is_alive(term: TermInfo) -> bool:
-    """Is the driver a process of this host that still runs? A process younger than the term only has the driver's old number."""
-    if term.host != socket.gethostname():
-        return False
-    try:
-        os.kill(term.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    try:
-        with open(f"/proc/{term.pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-        with open("/proc/uptime") as file:
-            boot_s = time.time() - float(file.read().split()[0])
-    except (OSError, ValueError, IndexError):
-        return True  # no /proc here: the number must do
-    started_s = boot_s + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return fields[0] != "Z" and started_s * 1000 <= term.started_ms + 2000
 
 
 def _table(found: list[FoundJob]) -> Table:

@@ -81,6 +81,15 @@ class Progress:
             self._printed = now
             self.say(", ".join(f"{what} {value}" for what, value in self._facts()))
 
+    def starting(self, lines: list[str]) -> None:
+        for line in lines:
+            self.say(f"{self._name}: {line}")
+
+    def copied(self, done: int, total: int) -> None:
+        self._spinner.update(text=Text(f"{self._name}: copying state, {size(done)} of {size(total)}"))
+        if done == total and total:
+            self.say(f"{self._name}: copied {size(total)} of state")
+
     def ended(self, result: JobResult | None, error: BaseException | None) -> None:
         if self._live is not None:
             self._live.stop()
@@ -180,6 +189,16 @@ def duration(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds / 86_400:,.1f} d"
+
+
+def size(count: int) -> str:
+    """For people: "812 B", "3.4 KB", "5.0 MB", "2.0 GB"."""
+    if count < 1000:
+        return f"{count} B"
+    for unit, of in (("KB", 10**3), ("MB", 10**6)):
+        if count < 1000 * of:
+            return f"{count / of:.1f} {unit}"
+    return f"{count / 10**9:,.1f} GB"
 
 
 def percent(part: int, whole: int) -> str:

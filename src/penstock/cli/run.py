@@ -36,6 +36,16 @@ def run_command(
     allow_dropped_state: Annotated[
         bool, typer.Option("--allow-dropped-state", help="Lose, for good, the state that the program no longer claims.")
     ] = False,
+    restore_from: Annotated[
+        str | None,
+        typer.Option("--from", metavar="SNAPSHOT", help="Start from a savepoint, from JOB@EPOCH or JOB@latest, or from latest."),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Start from the snapshot once more, though the job has gone on since.")
+    ] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Load pickled state from another place: it may run code that comes with it.")
+    ] = False,
     fall_back: Annotated[
         bool, typer.Option("--fall-back", help="If the newest epoch is damaged, start from the newest whole one.")
     ] = False,
@@ -52,6 +62,9 @@ def run_command(
         "guarantee": guarantee,
         "allow_dropped_state": allow_dropped_state or None,
         "fall_back": fall_back or None,
+        "restore_from": restore_from,
+        "restore_again": again or None,
+        "trust": trust or None,
     }
     overridden = overrides.set({setting: value for setting, value in given.items() if value is not None})
     progress = _Watched()

@@ -1,32 +1,60 @@
-"""`penstock stop`: ask a job's driver, through its storage, to stop after the current epoch."""
+"""`penstock stop`: ask a job's driver, through its storage, to stop after the current epoch; and keep a savepoint of it."""
 
 from __future__ import annotations
 
-import socket
+import json
+import time
 from typing import Annotated
 
 import typer
 
 from penstock import paths
-from penstock.cli.jobs import find_jobs, is_alive, newest_term
+from penstock.api.job import Job
+from penstock.cli.jobs import find_jobs
 from penstock.cli.problems import clean_errors
-from penstock.epochs.control import ask, wait_for_answer
-from penstock.errors import ConfigError, PenstockError
+from penstock.cli.savepoint import show_savepoint, shown_progress, summary
+from penstock.epochs.drivers import stop_driver
+from penstock.errors import ConfigError
 from penstock.storage import Storage, open_storage
 
 
 def stop_command(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's storage: a folder or URI.")],
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the driver's answer.")] = 60.0,
+    savepoint: Annotated[bool, typer.Option("--savepoint", help="Then make a savepoint of its last epoch.")] = False,
+    to: Annotated[
+        str | None, typer.Option(metavar="URI", help="Where the savepoint goes: an empty folder or s3://bucket/prefix.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Stop a running job after its current epoch."""
+    """Stop a running job after its current epoch, all of whose output is then published."""
     with clean_errors(trace=trace):
-        typer.echo(stop_job(open_storage(job), timeout))
+        storage = open_storage(job)
+        check_job(storage)
+        if to is not None and not savepoint:
+            raise ConfigError("--to says where a savepoint goes, but none is asked for", hint="add --savepoint")
+        began = time.monotonic()
+        with shown_progress() as told:
+            stopped = Job(job).stop(savepoint=to or savepoint, timeout=timeout, told=told)
+        made, seconds = stopped.savepoint, time.monotonic() - began
+        if as_json:
+            shown = {"epoch": stopped.epoch, "savepoint": None if made is None else summary(made, seconds)}
+            typer.echo(json.dumps(shown, indent=2))
+            return
+        typer.echo(stopped.message)
+        if made is not None:
+            show_savepoint(made, seconds, as_json=False)
 
 
 def stop_job(storage: Storage, timeout: float) -> str:
     """What the driver answered. Nobody there, or no answer: an error that says so."""
+    check_job(storage)
+    return stop_driver(storage, timeout).message
+
+
+def check_job(storage: Storage) -> None:
+    """Refuse a storage without a job, naming those below it."""
     if not storage.exists(paths.JOB):
         below = [found.uri for found in find_jobs(storage)]
         raise ConfigError(
@@ -34,23 +62,3 @@ def stop_job(storage: Storage, timeout: float) -> str:
             detail="".join(f"there is one in {uri}\n" for uri in below[:5]).rstrip(),
             hint="give the storage that the job was run with; `penstock jobs ROOT` lists those below a folder",
         )
-    term = newest_term(storage)
-    if term is not None and term.host == socket.gethostname() and not is_alive(term):
-        raise PenstockError(
-            "the job is not running",
-            detail=f"its last driver, process {term.pid} on this host, is gone",
-            hint="there is nothing to stop; what it committed is safe",
-        )
-    identity = ask(storage, "stop")
-    answer = wait_for_answer(storage, identity, timeout)
-    if answer is None:
-        storage.delete([paths.request(identity)])
-        driver = "nobody has ever driven it" if term is None else f"its last driver is process {term.pid} on {term.host}"
-        raise PenstockError(
-            f"nobody answered within {timeout:g} seconds",
-            detail=f"{driver}; the request has been taken back",
-            hint="if that process still runs, it may be in a long epoch: wait longer with --timeout, or send it SIGTERM",
-        )
-    if not answer.ok:
-        raise PenstockError(f"the driver refused: {answer.message}")
-    return answer.message

@@ -2,7 +2,7 @@
 
 Decide purely: `choose` looks at a chain and says which files to merge. A run of deltas becomes one delta; once the deltas
 weigh as much as half of the base, everything becomes a new base. So the write amplification stays bounded however large the
-state.
+state. Files of a savepoint that the job started from, and several bases after rescaling, become one base the first time.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ def choose(chain: list[FileRef], compact_after: int) -> Merge | None:
         return None
     bases = [number for number, ref in enumerate(chain) if ref.kind == "base"]
     first_delta = bases[-1] + 1 if bases else 0
-    base_size = sum(ref.size for ref in chain[:first_delta])
-    delta_size = sum(ref.size for ref in chain[first_delta:])
-    if not bases or delta_size * 2 >= base_size or len(bases) > 1:
+    base_size = sum(map(read_size, chain[:first_delta]))
+    delta_size = sum(map(read_size, chain[first_delta:]))
+    of_savepoint = any(ref.state is not None for ref in chain)
+    if not bases or of_savepoint or len(bases) > 1 or delta_size * 2 >= base_size:
         return Merge(start=0, stop=len(chain), base=True)
     # Merge the newest run of deltas that are of about one size: like a log-structured tree, tier by tier.
     start = len(chain) - 1
@@ -49,6 +50,13 @@ def choose(chain: list[FileRef], compact_after: int) -> Merge | None:
     if len(chain) - start < 2:
         start = first_delta
     return Merge(start=start, stop=len(chain), base=False)
+
+
+def read_size(ref: FileRef) -> int:
+    """About how many bytes of a file are read for a partition: after rescaling, and of a savepoint, it is a part of them."""
+    groups = ref.last_group + 1 - ref.first_group
+    read = min(ref.hi, ref.last_group + 1) - max(ref.lo, ref.first_group)
+    return ref.size if read >= groups else ref.size * max(0, read) // groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,12 +49,7 @@ def open_job(storage: Storage, name: str, max_parallelism: int) -> JobInfo:
         storage.create(paths.JOB, msgspec.json.encode(fresh))
     except AlreadyExistsError:
         pass
-    try:
-        info = msgspec.json.decode(storage.read(paths.JOB), type=JobInfo)
-    except msgspec.MsgspecError as error:
-        raise CorruptFileError(f"{storage.uri}/{paths.JOB} cannot be read", detail=str(error)) from error
-    if info.version != VERSION:
-        raise CorruptFileError(f"the job in {storage.uri} is of format {info.version}; this Penstock reads format {VERSION}")
+    info = read_job(storage)
     if info.name != name:
         raise ConfigError(
             f"{storage.uri} holds the job {info.name!r}, not {name!r}",
@@ -65,6 +60,17 @@ def open_job(storage: Storage, name: str, max_parallelism: int) -> JobInfo:
             f"the job's max_parallelism is {info.max_parallelism}, not {max_parallelism}",
             hint="it is fixed for the life of a job's state; take the setting back",
         )
+    return info
+
+
+def read_job(storage: Storage) -> JobInfo:
+    """The job in this storage; `NotFoundError` if there is none."""
+    try:
+        info = msgspec.json.decode(storage.read(paths.JOB), type=JobInfo)
+    except msgspec.MsgspecError as error:
+        raise CorruptFileError(f"{storage.uri}/{paths.JOB} cannot be read", detail=str(error)) from error
+    if info.version != VERSION:
+        raise CorruptFileError(f"the job in {storage.uri} is of format {info.version}; this Penstock reads format {VERSION}")
     return info
 
 

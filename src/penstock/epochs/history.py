@@ -95,6 +95,17 @@ class RunListener(Protocol):
         """The run is over, with a result or with an error."""
 
 
+@runtime_checkable
+class StartListener(Protocol):
+    """A listener that is also told what a run starts from, when that was asked for."""
+
+    def starting(self, lines: list[str]) -> None:
+        """In words for people."""
+
+    def copied(self, done: int, total: int) -> None:
+        """So many bytes of a snapshot's files have been copied."""
+
+
 def record_of(
     manifest: Manifest,
     reports: list[TaskReport],

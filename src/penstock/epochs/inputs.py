@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.connectors.protocol import Enumerator, Limits, Planned, Sheds, SourceContext, Split
+import msgspec
+
+from penstock.connectors.protocol import Enumerator, Limits, Planned, Sheds, Source, SourceContext, Split
 from penstock.errors import PenstockError, SourceError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, Milliseconds, StepId
 from penstock.runtime.manifest import SourceState
@@ -59,14 +61,7 @@ class SourceInput:
         if state.ended or not isinstance(enumerator, Sheds):
             return state
         position, records = enumerator.shed(state.position, now_ms)
-        return SourceState(
-            position=position,
-            clocks=state.clocks,
-            idle=state.idle,
-            active_ms=state.active_ms,
-            ended=state.ended,
-            shed=state.shed + records,
-        )
+        return msgspec.structs.replace(state, position=position, shed=state.shed + records)
 
     def committed(self, state: SourceState, epoch: Epoch) -> None:
         self.enumerator.committed(state.position, epoch)
@@ -124,9 +119,15 @@ def plan_source(
         active_ms=active,
         ended=planned.exhausted,
         shed=state.shed,
+        kind=kind_of(definition.source),
     )
     news = bool(planned.splits) or planned.exhausted or idle != list(state.idle)
     return SourcePlan(order=order, after=after, splits=len(planned.splits), wake_ms=wake, backlog=planned.backlog, news=news)
+
+
+def kind_of(source: Source) -> str:
+    """What positions of a source are of: its class, unless it says otherwise (a class that was renamed, say)."""
+    return str(getattr(source, "position_kind", type(source).__name__))
 
 
 def _watermark(watermark: Milliseconds) -> Milliseconds:
@@ -157,12 +158,5 @@ def merge_clocks(after: Mapping[str, SourceState], clocks: Mapping[str, Mapping[
     merged = {}
     for step, state in after.items():
         reported = {p: c for p, c in clocks.get(step, {}).items() if c is not None}
-        merged[step] = SourceState(
-            position=state.position,
-            clocks={**state.clocks, **reported},
-            idle=state.idle,
-            active_ms=state.active_ms,
-            ended=state.ended,
-            shed=state.shed,
-        )
+        merged[step] = msgspec.structs.replace(state, clocks={**state.clocks, **reported})
     return merged

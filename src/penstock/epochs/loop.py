@@ -201,6 +201,8 @@ class EpochLoop:
             sleep=self._clock.sleep,
         )
         self._commit_take_over(taken)
+        if self._start is not None:
+            self._start.release()
         self._pipeline = Pipeline(self._head, self._publishing.commit, self._depth)
         self._checkpoints.made(self._head.processing_time)
         fail_point("recovery:taken-over")

@@ -1,20 +1,20 @@
 """Retention: which manifests and state files are no longer needed. `keep` epochs stay; what only older ones name goes.
 
-A manifest is retired first, its files are deleted after a grace: a reader that still uses the epoch has that long to notice.
+A manifest is retired first, its files are deleted after a grace: a reader that still uses the epoch has that long to pin it. A
+pinned epoch is not retired, and if it was retired at that very moment its files stay until it is unpinned (see `pins.py`).
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterable
 
 from penstock import paths
+from penstock.epochs.pins import pinned
 from penstock.errors import CorruptFileError
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds, Term
 from penstock.runtime.manifest import Manifest, load_manifest
-from penstock.runtime.orders import term_of_attempt
 from penstock.storage import Storage
 
 GRACE_MS = 5_000
@@ -33,8 +33,10 @@ class Retention:
         self._keep = keep
         self.in_use: Epoch | None = None
         """The epoch that the running one goes on from: it stays, and so do those after it."""
-        self._held: deque[tuple[Epoch, set[str]]] = deque()
-        self._unused: deque[tuple[Milliseconds, list[str]]] = deque()
+        self._held: list[tuple[Epoch, set[str]]] = []
+        self._retired: list[tuple[Milliseconds, Epoch, set[str]]] = []
+        """Epochs whose manifests are gone and whose files may not be."""
+        self._replaced: list[tuple[Milliseconds, list[str]]] = []
 
     def load(self, epochs: Iterable[Epoch]) -> None:
         """Start from the manifests that are there."""
@@ -45,40 +47,61 @@ class Retention:
                 self._held.append((epoch, set()))
 
     def referenced(self) -> set[str]:
-        return set().union(*(files for _, files in self._held)) if self._held else set()
+        return set().union(*(files for _, files in self._held))
 
     def committed(self, manifest: Manifest) -> None:
         """A new epoch: retire what is beyond `keep`, and delete what was retired long enough ago."""
         self._held.append((manifest.epoch, files_of(manifest)))
-        retired: list[str] = []
-        dropped: set[str] = set()
-        while len(self._held) > self._keep and (self.in_use is None or self._held[0][0] < self.in_use):
-            epoch, files = self._held.popleft()
-            retired += [paths.manifest(epoch), paths.done(epoch)]
-            dropped |= files
-        if retired:
-            self._storage.delete(retired)
-            fail_point("retention:retired")
-            unused = dropped - self.referenced()
-            if unused:
-                self._unused.append((_now(), sorted(unused)))
+        if len(self._held) > self._keep:
+            self._retire()
         self.sweep()
+
+    def _retire(self) -> None:
+        held = pinned(self._storage)
+        used = self.in_use
+        going = [(e, files) for e, files in self._held[: -self._keep] if e not in held and (used is None or e < used)]
+        if not going:
+            return
+        gone = {epoch for epoch, _ in going}
+        self._held = [(epoch, files) for epoch, files in self._held if epoch not in gone]
+        self._storage.delete([path for epoch in sorted(gone) for path in (paths.manifest(epoch), paths.done(epoch))])
+        fail_point("retention:retired")
+        now = _now()
+        self._retired += [(now, epoch, files) for epoch, files in going]
 
     def replaced(self, files: Iterable[str]) -> None:
         """Files that were made but never named by a manifest."""
-        self._unused.append((_now(), list(files)))
+        self._replaced.append((_now(), list(files)))
 
     def sweep(self, *, everything: bool = False) -> None:
-        while self._unused and (everything or self._unused[0][0] + GRACE_MS <= _now()):
-            self._storage.delete(self._unused.popleft()[1])
+        """Delete what only epochs name that were retired long enough ago and are not pinned."""
+        before = _now() if everything else _now() - GRACE_MS
+        while self._replaced and self._replaced[0][0] <= before:
+            self._storage.delete(self._replaced.pop(0)[1])
+        if not self._retired or self._retired[0][0] > before:
+            return
+        held = pinned(self._storage)
+        due = [entry for entry in self._retired if entry[0] <= before]
+        going = [(epoch, files) for _, epoch, files in due if epoch not in held]
+        later = [(_now(), epoch, files) for _, epoch, files in due if epoch in held]
+        self._retired = [entry for entry in self._retired if entry[0] > before] + later
+        kept = self.referenced().union(*(files for _, _, files in self._retired))
+        unused = set().union(*(files for _, files in going)) - kept
+        if unused:
+            self._storage.delete(sorted(unused))
 
 
 def orphans(storage: Storage, referenced: set[str], term: Term) -> list[str]:
-    """State files that no retained manifest names, written in older terms: left by attempts that failed."""
+    """State files that no retained manifest names, written or imported in older terms: left by attempts that failed.
+
+    None, while somebody reads an epoch that was retired: which files that named is not known any more.
+    """
+    if any(not storage.exists(paths.manifest(epoch)) for epoch in pinned(storage)):
+        return []
     found = []
     for listed in storage.list(paths.STATE):
         try:
-            written_in = term_of_attempt(paths.attempt_of_state_file(listed.path))
+            written_in = paths.term_of_state_file(listed.path)
         except ValueError:
             continue
         if written_in < term and listed.path not in referenced:

@@ -1,12 +1,20 @@
 """Becoming the driver of a job: what it goes on from, how its state is laid out for this program, the empty take-over epoch.
 
-take a term → find the head → claim states → lay them out → finish the last driver's commits → commit an empty epoch → sweep
+take a term → find the head → claim states and sources → lay them out → finish the last driver's commits → commit an empty epoch
+→ sweep
+
+Law: what is copied in from elsewhere is copied after the term was taken and the head was read, into names that carry the term. So
+either this driver commits the epoch after that head, or another has, and then it finds the copies to be nobody's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
 
 from penstock import paths
 from penstock.config import JobConfig
@@ -16,25 +24,38 @@ from penstock.epochs.fencing import Head, JobInfo, find_head, open_job, take_ter
 from penstock.epochs.intents import read_intent
 from penstock.epochs.layout import claim_states, lay_out
 from penstock.epochs.retention import orphans
+from penstock.epochs.source_claims import claim_sources
+from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.stages import cut
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.manifest import VERSION, Manifest, Restored, StateLayout, load_manifest
+from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, StateLayout, load_manifest
 from penstock.storage import Storage
+
+log = logging.getLogger("penstock")
+
+STALE_WRITERS = timedelta(hours=1)
+"""What a writer left half-written and has not touched for so long, it will not finish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What a job is to go on from instead of its own newest epoch. Every file that `before` names is in the job's storage."""
+    """What a job is to go on from instead of its own newest epoch.
+
+    `bring` copies the files of a layout into the job's storage, if they are not there, and gives the layout with the copies;
+    `release` is called once the take-over epoch names them.
+    """
 
     before: Manifest
     restored: Restored
+    bring: Callable[[StateLayout, Term], StateLayout] = lambda layout, term: layout
+    release: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A job, taken over: `head` is what was found, `before` what is gone on from."""
+    """A job, taken over: `head` is what was found, `before` what is gone on from, `elsewhere` if that is not the head."""
 
     info: JobInfo
     term: Term
@@ -43,6 +64,8 @@ class Taken:
     restored: Restored | None
     layout: StateLayout
     job: CompiledJob
+    sources: dict[str, SourceState]
+    elsewhere: bool = False
 
 
 def take_over(
@@ -54,8 +77,15 @@ def take_over(
     head = find_head(storage, fall_back=config.fall_back)
     before = head.manifest if start is None else start.before
     ids, infos = claim_states(graph, before.state if before else None, allow_dropped=config.allow_dropped_state)
+    claims = claim_sources(graph, before.sources if before else {}, allow_dropped=config.allow_dropped_state)
     plan = cut(graph, ids, config.parallelism, config.max_parallelism)
     layout = lay_out(plan, infos, before.state if before else None, config.parallelism, config.max_parallelism, term)
+    if claims.removed:
+        log.warning("sources that the program no longer has, and whose positions go: %s", ", ".join(claims.removed))
+    if start is not None:
+        fail_point("restore:resolved")
+        layout = start.bring(layout, term)
+        fail_point("restore:copied")
     job = CompiledJob(
         name=config.name,
         job=info.job,
@@ -69,8 +99,25 @@ def take_over(
         local_dir=config.local_dir,
         paths=python_paths,
     )
-    restored = start.restored if start is not None else before.restored if before is not None else None
-    return Taken(info=info, term=term, head=head, before=before, restored=restored, layout=layout, job=job)
+    restored = before.restored if before is not None else None
+    if start is not None:
+        restored = msgspec.structs.replace(start.restored, at=next_epoch(head))
+    return Taken(
+        info=info,
+        term=term,
+        head=head,
+        before=before,
+        restored=restored,
+        layout=layout,
+        job=job,
+        sources=claims.kept,
+        elsewhere=start is not None,
+    )
+
+
+def next_epoch(head: Head) -> Epoch:
+    """The take-over epoch: above every manifest found, readable or not."""
+    return Epoch(max(head.epochs, default=0) + 1)
 
 
 def finish_commits(storage: Storage, head: Head, committers: Mapping[StepId, Committer], *, exactly_once: bool) -> None:
@@ -95,17 +142,17 @@ def finish_commits(storage: Storage, head: Head, committers: Mapping[StepId, Com
 def take_over_manifest(taken: Taken, config: JobConfig, storage: Storage, now_ms: Milliseconds) -> Manifest:
     """The empty epoch with which this driver begins. Whoever drove before fails to commit from then on."""
     before = taken.before
-    newest = max(taken.head.epochs, default=Epoch(0))
-    sources = dict(before.sources) if before else {}
-    if config.guarantee == "at-most-once":
-        sources = {**sources, **read_intent(storage, newest)}
+    epoch = next_epoch(taken.head)
+    sources = dict(taken.sources)
+    if config.guarantee == "at-most-once" and not taken.elsewhere:
+        sources = {**sources, **read_intent(storage, Epoch(epoch - 1))}
     return Manifest(
         version=VERSION,
         job=taken.info.job,
-        epoch=Epoch(newest + 1),
+        epoch=epoch,
         term=taken.term,
         plan=1,
-        parent=before.epoch if before else None,
+        parent=before.epoch if before is not None and before.job == taken.info.job else None,
         processing_time=processing_time(now_ms, before),
         created_ms=now_ms,
         sources=sources,
@@ -125,6 +172,7 @@ def sweep_orphans(
         if storage.exists(paths.manifest(Epoch(head + 1))):
             return
         storage.delete(found[start : start + 100])
+    storage.child(paths.STATE).sweep_temporary(STALE_WRITERS)
     for committer in committers.values():
         sweep = getattr(committer, "sweep", None)
         if callable(sweep):

@@ -23,7 +23,7 @@ VERSION = 1
 
 
 class SourceState(msgspec.Struct, frozen=True):
-    """A source after the epoch."""
+    """A source after the epoch. `kind`: what its position is of; a source of another kind cannot go on from it."""
 
     position: Any = None
     clocks: dict[str, Any] = {}
@@ -31,6 +31,7 @@ class SourceState(msgspec.Struct, frozen=True):
     active_ms: dict[str, Milliseconds] = {}
     ended: bool = False
     shed: int = 0
+    kind: str = ""
 
 
 class StateInfo(msgspec.Struct, frozen=True):

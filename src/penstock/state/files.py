@@ -11,6 +11,8 @@ Laws:
 - Every byte is covered: header, index and footer by the checksum in the `FileRef`, blocks by the crc in the index; blocks fill
   the space between header and index without a gap. Damage is refused by name and never read as empty.
 - Only blocks that hold a wanted group are read.
+
+A chain may begin with Parquet files of a savepoint instead of a base: see `parquet_files`.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.errors import CorruptFileError, StateError
+from penstock.state import parquet_files
 from penstock.state.layout import group_of_store_key, group_prefix
 from penstock.storage.protocol import Storage
 
@@ -53,7 +56,8 @@ _unpack_block = msgspec.msgpack.Decoder(tuple[list[bytes], list[bytes | None]]).
 
 class FileRef(msgspec.Struct, frozen=True):
     """A file, as manifests name it. Only groups `lo <= group < hi` are to be read from it (after rescaling). `covers` is, for a
-    base, the mark of the last file that was merged into it: a store that has applied that has all that the base has."""
+    base, the mark of the last file that was merged into it: a store that has applied that has all that the base has. `state` is,
+    for a savepoint's file, the id of the state that its entries belong to."""
 
     name: str
     kind: Kind
@@ -65,6 +69,7 @@ class FileRef(msgspec.Struct, frozen=True):
     lo: int = 0
     hi: int = 65536
     covers: str | None = None
+    state: int | None = None
 
     @property
     def whole(self) -> bool:
@@ -231,6 +236,10 @@ def read_entries(
     With `job` or `stage`, a file of another one is refused.
     """
     lo, hi = max(ref.lo, groups.start if groups is not None else 0), min(ref.hi, groups.stop if groups is not None else 65536)
+    if ref.name.endswith(parquet_files.SUFFIX):
+        if keep is None or ref.state is None or keep(ref.state):
+            yield from parquet_files.read_blocks(storage, ref, lo, hi)
+        return
     reader = _Reader(storage, ref)
     header, index = reader.verify()
     for what, wanted, found in (("job", job, header.identity.job), ("stage", stage, header.identity.stage)):
@@ -252,6 +261,17 @@ def read_entries(
 def read_identity(storage: Storage, ref: FileRef) -> FileIdentity:
     """Whose state a file holds; verifies header and index on the way."""
     return _Reader(storage, ref).verify()[0].identity
+
+
+def verify_file(storage: Storage, ref: FileRef) -> None:
+    """Read a file to its end, and check all of it."""
+    if ref.name.endswith(parquet_files.SUFFIX):
+        parquet_files.verify(storage, ref)
+        return
+    reader = _Reader(storage, ref)
+    for row, data in reader.blocks(reader.verify()[1]):
+        if crc32(data) != row.crc:
+            raise _corrupt(ref, f"block at byte {row.offset} is damaged: its crc is not the one in the index")
 
 
 class _StateFilter(dict[bytes, bool]):

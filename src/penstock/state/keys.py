@@ -121,8 +121,7 @@ def _typed(tp: Any) -> KeyCodec:
     except (TypeError, NameError) as error:
         raise StateError(f"key_type={tp!r} cannot be a key", detail=str(error)) from None
     exact = tp if tp in (str, int, bytes) else None
-    text = repr(schema)
-    rounds = any(f"'{name}'" in text for name in ("float", "decimal", "any"))  # equal values may be written differently
+    rounds = _rounds(schema)
 
     def encode(key: Any) -> bytes:
         try:
@@ -164,12 +163,28 @@ def _plain(value: Any) -> Any:
     if type(value) is float:
         return nan if isnan(value) else value + 0.0
     if type(value) is Decimal:
-        return _EXACT.plus(_EXACT.normalize(value))
+        return canonical_decimal(value)
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {_plain(k) if not isinstance(k, (list, tuple)) else tuple(map(_plain, k)): _plain(v) for k, v in value.items()}
     return value
+
+
+def canonical_decimal(value: Decimal) -> Decimal:
+    """The one spelling that equal decimals have in keys."""
+    return _EXACT.plus(_EXACT.normalize(value))
+
+
+def canonical_key(data: bytes, schema: Any) -> bytes:
+    """The bytes that a key of this schema is kept under, from any MessagePack of it (its decimals are canonical already)."""
+    return _encode(_plain(_decode(data))) if _rounds(schema) else data
+
+
+def _rounds(schema: Any) -> bool:
+    """May equal values be written differently?"""
+    text = repr(schema)
+    return any(f"'{name}'" in text for name in ("float", "decimal", "any"))
 
 
 def _refusal(key: Any, error: Exception, tp: Any = None) -> StateError:

@@ -16,6 +16,7 @@ from penstock.epochs.history import EpochRecord, JobResult
 from penstock.epochs.loop import EpochLoop
 from penstock.executors.inline import InlineExecutor
 from penstock.ids import Milliseconds
+from penstock.snapshots.restore import starting_from
 from penstock.state.store import open_stores
 from penstock.storage import open_storage
 from penstock.testing.clock import VirtualClock
@@ -59,20 +60,23 @@ def execute_inline(
                 loop.request_stop()
 
     with _storage(config.storage) as uri, tempfile.TemporaryDirectory(prefix="penstock-local-") as local:
-        loop = EpochLoop(
-            graph=env.graph,
-            config=replace(config, local_dir=config.local_dir or local),
-            storage=open_storage(uri),
-            executor=InlineExecutor(),
-            clock=clock,
-            listeners=(count,),
-        )
-        if until is not None:
-            clock.alarm(until, loop.request_stop)
-        try:
-            return loop.run()
-        finally:
-            close_stores(local)
+        storage = open_storage(uri)
+        with starting_from(env.graph, config, storage) as start:
+            loop = EpochLoop(
+                graph=env.graph,
+                config=replace(config, local_dir=config.local_dir or local),
+                storage=storage,
+                executor=InlineExecutor(),
+                clock=clock,
+                listeners=(count,),
+                start=start,
+            )
+            if until is not None:
+                clock.alarm(until, loop.request_stop)
+            try:
+                return loop.run()
+            finally:
+                close_stores(local)
 
 
 def close_stores(folder: str) -> None:

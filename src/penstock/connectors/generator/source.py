@@ -107,7 +107,7 @@ class _Enumerator:
             splits=splits,
             position=msgspec.to_builtins(msgspec.structs.replace(at, next=stop)),
             partitions=[str(k) for k in range(at.partitions) if source.count is None or _first(at, k) < source.count],
-            exhausted=stop == source.count,
+            exhausted=source.count is not None and stop >= source.count,
             wake_ms=wake,
             backlog=None if ahead is None else max(0, ahead - stop),
         )

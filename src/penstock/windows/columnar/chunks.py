@@ -114,32 +114,46 @@ def by_group(chunk: Chunk, index: KeyIndex, max_parallelism: int) -> dict[int, C
 # --- as bytes --------------------------------------------------------------------------------------------------------------
 
 
-class _Stored(msgspec.Struct, array_like=True, frozen=True):
+class StoredChunk(msgspec.Struct, array_like=True, frozen=True):
+    """A chunk as it is kept: keys as bytes, and vectors as `dump_vector` gives them. `what`: of what windows and aggregates."""
+
     version: int
     what: str
     keys: list[bytes]
     vectors: list[list[tuple[str, bytes]]]
 
 
-_VERSION = 1
-_stored = msgspec.msgpack.Decoder(_Stored)
+VERSION = 1
+_stored = msgspec.msgpack.Decoder(StoredChunk)
+
+
+def read_stored(data: bytes, where: str) -> StoredChunk:
+    try:
+        stored = _stored.decode(data)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise CorruptFileError(f"a chunk of {where} cannot be read", detail=str(error)) from error
+    if stored.version != VERSION:
+        raise CorruptFileError(f"a chunk of {where} is of version {stored.version}", hint="a newer Penstock has written it")
+    return stored
+
+
+def write_stored(stored: StoredChunk) -> bytes:
+    return msgspec.msgpack.encode(stored)
 
 
 def dump_chunk(chunk: Chunk, index: KeyIndex, what: str) -> bytes:
     """`what` says of what windows and aggregates the rows are."""
     encoded = index.encoded
     vectors = [[dump_vector(vector) for vector in vectors] for vectors in chunk.vectors]
-    return msgspec.msgpack.encode(_Stored(_VERSION, what, [encoded[key] for key in chunk.keys.tolist()], vectors))
+    return write_stored(StoredChunk(VERSION, what, [encoded[key] for key in chunk.keys.tolist()], vectors))
 
 
 def load_chunk(data: bytes, index: KeyIndex, what: str, where: str) -> Chunk:
+    stored = read_stored(data, where)
     try:
-        stored = _stored.decode(data)
         vectors = [[load_vector(kind, blob) for kind, blob in vectors] for vectors in stored.vectors]
     except (msgspec.MsgspecError, ValueError) as error:
         raise CorruptFileError(f"a chunk of {where} cannot be read", detail=str(error)) from error
-    if stored.version != _VERSION:
-        raise CorruptFileError(f"a chunk of {where} is of version {stored.version}", hint="a newer Penstock has written it")
     if stored.what != what:
         raise StateError(
             f"the windows or aggregates of {where} have changed since its state was written",

@@ -1,0 +1,80 @@
+"""A job from outside: in any process, while it runs or not."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from penstock.epochs.drivers import is_driven, stop_driver
+from penstock.ids import Epoch
+from penstock.snapshots.format import SavepointInfo
+from penstock.snapshots.kept import KeptEpoch, list_epochs
+from penstock.snapshots.place import check_free
+from penstock.snapshots.savepoint import Told, job_in, make_savepoint
+from penstock.storage import open_storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """How a job was stopped: after which epoch, all of whose output is published."""
+
+    epoch: Epoch
+    message: str
+    savepoint: SavepointInfo | None = None
+
+
+class Job:
+    """The job in a storage, which is a folder or a URI. Works through the storage alone: from the program itself, in another
+    thread, or from another machine."""
+
+    def __init__(self, storage: str | os.PathLike[str]) -> None:
+        self._storage = open_storage(storage)
+        self._info = job_in(self._storage)
+
+    def __repr__(self) -> str:
+        return f"Job({self.storage!r})"
+
+    @property
+    def storage(self) -> str:
+        """The storage's URI."""
+        return self._storage.uri
+
+    @property
+    def name(self) -> str:
+        return self._info.name
+
+    @property
+    def running(self) -> bool | None:
+        """Does a driver run? None: it is, or was, on another host."""
+        return is_driven(self._storage)
+
+    def epochs(self) -> list[KeptEpoch]:
+        """The epochs that are kept, oldest first: `env.execute(restore_from="JOB@EPOCH")` starts from one."""
+        return list_epochs(self._storage)
+
+    def savepoint(
+        self, to: str | os.PathLike[str] | None = None, *, epoch: int | None = None, told: Told | None = None
+    ) -> SavepointInfo:
+        """Make a savepoint, beside the epochs if the job runs; of the newest epoch, or of one that is still kept.
+
+        `to`: an empty folder or a URI; without it the savepoint goes below `savepoints/` in the job's storage. `told` is told how far
+        it is.
+        """
+        return make_savepoint(self._storage, epoch, None if to is None else os.fspath(to), told=told)
+
+    def stop(
+        self, *, savepoint: bool | str | os.PathLike[str] = False, timeout: float = 60.0, told: Told | None = None
+    ) -> Stopped:
+        """Stop the job after its current epoch; `timeout` is how many seconds its driver has to answer.
+
+        `savepoint`: then make one of its last epoch, where `True` is below the job's storage and anything else says where to.
+        """
+        to = None if isinstance(savepoint, bool) else os.fspath(savepoint)
+        if to is not None:
+            check_free(open_storage(to))  # before the job is stopped for it
+        answer = stop_driver(self._storage, timeout)
+        epoch = Epoch(answer.result["epoch"])
+        if savepoint is False:
+            return Stopped(epoch=epoch, message=answer.message)
+        made = make_savepoint(self._storage, epoch, to, told=told, driven=False)
+        return Stopped(epoch=epoch, message=answer.message, savepoint=made)

@@ -1,0 +1,71 @@
+"""`penstock epochs`: which epochs a job keeps, and can be started from."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.cli.problems import clean_errors
+from penstock.cli.progress import duration, size
+from penstock.snapshots.kept import KeptEpoch, list_epochs
+from penstock.storage import open_storage
+
+
+def epochs_command(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's storage: a folder or URI.")],
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON list, for programs.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Show the traceback of an error.")] = False,
+) -> None:
+    """List the epochs that a job keeps: `penstock run APP --from JOB@EPOCH` starts from one."""
+    with clean_errors(trace=trace):
+        found = list_epochs(open_storage(job))
+    if as_json:
+        typer.echo(json.dumps([kept.describe() for kept in found], indent=2))
+    elif not found:
+        typer.echo("no epoch is committed yet")
+    else:
+        Console(highlight=False).print(_table(found))
+
+
+def _table(found: list[KeptEpoch]) -> Table:
+    table = Table()
+    for column in ("epoch", "committed", "done", "records", "own state", "shared state", "watermark", "notes"):
+        right = column in ("records", "own state", "shared state")
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for kept in found:
+        unknown = kept.created_ms is None
+        ago = "-" if kept.created_ms is None else f"{duration(max(0.0, time.time() - kept.created_ms / 1000))} ago"
+        table.add_row(
+            f"{kept.epoch - kept.together}-{kept.epoch}" if kept.together else str(kept.epoch),
+            ago,
+            "yes" if kept.done else "no",
+            "-" if unknown else f"{kept.records:,}",
+            "-" if unknown else size(kept.own_bytes),
+            "-" if unknown else size(kept.shared_bytes),
+            "-" if kept.watermark_ms is None else _moment(kept.watermark_ms),
+            _notes(kept),
+        )
+    return table
+
+
+def _notes(kept: KeptEpoch) -> str:
+    notes = [
+        f"damaged: {kept.problem}" if kept.problem else "",
+        f"started from {kept.restored_from}" if kept.restored_from else "",
+        "finished" if kept.finished else "",
+        "pinned" if kept.pinned else "",
+    ]
+    return ", ".join(filter(None, notes))
+
+
+def _moment(ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return str(ms)

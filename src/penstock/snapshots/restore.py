@@ -1,0 +1,167 @@
+"""Starting from a snapshot: what `restore_from` names, whether the job starts from it or has already, and the start itself.
+
+    find the snapshot → decide → claim states and sources → (the driver takes its term) → copy the files → take-over epoch
+
+Laws:
+- A job starts from a snapshot once. Started again with the same one, it goes on from its own newest epoch, until told `again`.
+- A snapshot of another job does not replace what a job has done by itself, until told `again`.
+- What can be refused is refused before anything is copied; nothing is visible before the take-over epoch.
+- Files of a snapshot elsewhere are copied: the job depends on nothing outside of its storage.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from penstock import paths
+from penstock.config import JobConfig
+from penstock.epochs.fencing import find_head, read_job
+from penstock.epochs.history import StartListener
+from penstock.epochs.layout import claim_states
+from penstock.epochs.source_claims import SourceClaims, claim_sources
+from penstock.epochs.takeover import Start
+from penstock.errors import ConfigError, StateError
+from penstock.ids import Epoch, JobId, Term
+from penstock.plan.nodes import Graph
+from penstock.plan.rewrites import rewrite
+from penstock.runtime.manifest import Manifest, Restored, StateInfo, StateLayout
+from penstock.snapshots.found import Snapshot, find_snapshot, import_name, reopened
+from penstock.snapshots.imports import bring_files
+from penstock.snapshots.reference import parse_reference
+from penstock.snapshots.told import told_of
+from penstock.storage import Storage
+
+log = logging.getLogger("penstock")
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """The job goes on from its own newest epoch, because of this."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The job starts from the snapshot. `leaves`: its own newest epoch."""
+
+    leaves: Epoch | None = None
+
+
+def decide(snapshot: Snapshot, job: JobId | None, head: Manifest | None, *, own: bool, again: bool) -> GoOn | Begin:
+    """Whether to start from a snapshot, given the job's uuid and newest epoch. `own`: it is an epoch of this storage. Pure."""
+    if head is None:
+        return Begin()
+    if own and snapshot.manifest.epoch == head.epoch:
+        return GoOn("that is what was asked for")
+    last = head.restored
+    if not again and last is not None and _same(snapshot, last):
+        return GoOn(f"it has started from there already, in epoch {last.at}; --again starts from there once more")
+    if not again and snapshot.manifest.job != job:
+        came = f", and was last started from {last.source}" if last is not None else ""
+        raise ConfigError(
+            f"{snapshot.source} is of another job, and this one has come to epoch {head.epoch} by itself",
+            detail=f"the storage is that of job {job}{came}",
+            hint="give the new job a storage of its own; or start with --again, to let go of what this one has",
+        )
+    return Begin(head.epoch)
+
+
+def _same(snapshot: Snapshot, last: Restored) -> bool:
+    if snapshot.moving:
+        return last.identity.rpartition("@")[0] == snapshot.manifest.job
+    return last.identity == snapshot.identity
+
+
+@contextmanager
+def starting_from(graph: Graph, config: JobConfig, storage: Storage, listeners: Sequence[object] = ()) -> Iterator[Start | None]:
+    """What `config.restore_from` comes to; None: the job goes on from its own newest epoch."""
+    if config.restore_from is None:
+        yield None
+        return
+    told = [one for one in listeners if isinstance(one, StartListener)]
+    with ExitStack() as held:
+        yield _resolve(graph, config, config.restore_from, storage, told, held)
+
+
+def _resolve(
+    graph: Graph, config: JobConfig, text: str, storage: Storage, listeners: list[StartListener], held: ExitStack
+) -> Start | None:
+    reference = parse_reference(text)
+    job = read_job(storage).job if storage.exists(paths.JOB) else None
+    head = find_head(storage, fall_back=config.fall_back).manifest if job is not None else None
+    if reference.kind == "latest":
+        if head is None:
+            raise ConfigError(
+                f"there is no epoch to go on from in {storage.uri}",
+                hint="leave --from out to start a new job, or give a savepoint or JOB@EPOCH",
+            )
+        _tell(listeners, [f"goes on from its newest epoch, {head.epoch}"])
+        return None
+    snapshot = find_snapshot(reference, text, config, storage, held)
+    own = snapshot.storage.uri == storage.uri
+    decision = decide(snapshot, job, head, own=own, again=config.restore_again)
+    if isinstance(decision, GoOn):
+        held.close()
+        assert head is not None
+        _tell(listeners, [f"goes on from its newest epoch, {head.epoch}, not from {snapshot.source}: {decision.because}"])
+        return None
+    manifest = reopened(snapshot.manifest)
+    claims = check(rewrite(graph), config, snapshot, foreign=not own)
+    _tell(listeners, told_of(snapshot.source, manifest, claims, decision.leaves))
+    restored = Restored(snapshot.source, snapshot.identity, manifest.epoch, Epoch(0))
+    bring: dict[str, Any] = {} if own else {"bring": _bringing(snapshot, storage, listeners)}
+    return Start(before=manifest, restored=restored, release=held.close, **bring)
+
+
+def check(graph: Graph, config: JobConfig, snapshot: Snapshot, *, foreign: bool) -> SourceClaims:
+    """Refuse, by name, what the program cannot go on from. Pure."""
+    before = snapshot.manifest.state
+    if before.max_parallelism != config.max_parallelism:
+        rewrite_it = "rewrite the savepoint with `penstock savepoint-rewrite`"
+        raise ConfigError(
+            f"{snapshot.source} has {before.max_parallelism} key groups; the job's max_parallelism is {config.max_parallelism}",
+            hint=f"set max_parallelism={before.max_parallelism}, or "
+            + (rewrite_it if snapshot.savepoint else f"make a savepoint of that epoch and {rewrite_it}"),
+        )
+    _, infos = claim_states(graph, before, allow_dropped=config.allow_dropped_state)
+    pickled = sorted(f"{info.step}.{info.name}" for number, info in infos.items() if number in before.ids and _is_pickled(info))
+    if foreign and pickled and not config.trust:
+        raise StateError(
+            f"state that is kept by pickle would be loaded from {snapshot.source}: {', '.join(pickled)}",
+            detail="loading pickled values runs code that comes with them",
+            hint="start with --trust if nobody but you can have written there",
+        )
+    return claim_sources(graph, snapshot.manifest.sources, allow_dropped=config.allow_dropped_state)
+
+
+def _is_pickled(info: StateInfo) -> bool:
+    return any(_mentions_pickle(schema) for schema in (info.schema, info.key_schema, info.sub_schema, *info.earlier))
+
+
+def _mentions_pickle(schema: Any) -> bool:
+    if isinstance(schema, dict):
+        return schema.get("pickle") is True or any(map(_mentions_pickle, schema.values()))
+    return isinstance(schema, list) and any(map(_mentions_pickle, schema))
+
+
+def _bringing(snapshot: Snapshot, storage: Storage, listeners: list[StartListener]) -> Callable[[StateLayout, Term], StateLayout]:
+    def copied(done: int, total: int) -> None:
+        for listener in listeners:
+            listener.copied(done, total)
+
+    def bring(layout: StateLayout, term: Term) -> StateLayout:
+        return bring_files(snapshot.storage, storage, layout, term, import_name(snapshot), copied)
+
+    return bring
+
+
+def _tell(listeners: list[StartListener], lines: list[str]) -> None:
+    for line in lines:
+        log.info("%s", line)
+    for listener in listeners:
+        listener.starting(lines)
