@@ -6,8 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.ids import StepId
 from penstock.records import DICT_ROW, Columns, Records
+from penstock.runtime.exchange import Channel, ChannelWriter, Exchange, FrameWriter
 from penstock.runtime.frames import Frame, Keyed, Payload, RowTypes, decode_payload, encode_frame, encode_payload
+from penstock.state.key_groups import group_of
+from penstock.state.keys import encode_key, key_codec
 
 ROWS = RowTypes([DICT_ROW])
 WORDS = pa.array(["to", "be", None, "to"])
@@ -43,3 +47,55 @@ def test_keyed_records() -> None:
     found = again(Keyed(Records(["a", ("b", 1), None]), [b"x", b"y"], codes))
     assert isinstance(found, Keyed)
     assert (found.batch.values(), found.keys, found.codes.tolist()) == (["a", ("b", 1), None], [b"x", b"y"], [0, 1, 0])
+
+
+KEYS = {
+    "numbers": pa.array([7, 8, 7, None] * 5, pa.int16()),
+    "words": pa.array(["to", "be", "to", None] * 5),
+    "times": pa.array([1, 2, 1, None] * 5, pa.timestamp("us", "UTC")),
+    "dictionary": pa.array(["to", "be", "to", None] * 5).dictionary_encode(),
+    "floats": pa.array([0.0, -0.0, 0.0, None] * 5),
+}
+
+
+@pytest.mark.parametrize("name", sorted(KEYS))
+@pytest.mark.parametrize("only", [False, True])
+@pytest.mark.parametrize("targets", [1, 2])
+def test_a_column_of_keys(name: str, only: bool, targets: int) -> None:
+    """It is not sent row by row, and is there when the frame is read."""
+    schema = pa.schema([pa.field("k", KEYS[name].type, metadata={"of": "k"})], metadata={"of": "all"})
+    data = pa.RecordBatch.from_arrays([KEYS[name]], schema=schema)
+    if not only:
+        data = data.add_column(0, "n", pa.array(range(20)))
+    for frame, rows in sent(data, "k", targets):
+        found = decode_payload(frame, ROWS)
+        assert isinstance(found, Keyed)
+        assert isinstance(found.batch, Columns)
+        assert found.batch.data.schema.equals(data.schema, check_metadata=True)
+        assert str(found.batch.data.to_pylist()) == str(data.take(pa.array(rows)).to_pylist())  # -0.0 is not 0.0 here
+        assert [found.keys[code] for code in found.codes.tolist()] == [encode_key(data.column("k")[row].as_py()) for row in rows]
+
+
+def sent(data: pa.RecordBatch, column: str, targets: int) -> list[tuple[bytes, list[int]]]:
+    """The frames of a batch, each with the rows that are in it."""
+    frames = FrameWriter(0, targets, ROWS)
+    channel = Channel(index=0, exchange=Exchange(kind="key_by", selector=(column,)), from_stage=0, step=StepId("s"))
+    writer = ChannelWriter(channel, frames, partition=0, codec=key_codec(), max_parallelism=128, watermark=0)
+    writer.on_batch(Columns(data, DICT_ROW))
+    groups = [group_of(encode_key(value.as_py()), 128) * targets // 128 for value in data.column(column)]
+    return [(frame, [row for row, group in enumerate(groups) if group == target]) for target, frame in frames.take()]
+
+
+def test_few_rows_for_a_key_go_as_they_are() -> None:
+    few = pa.record_batch({"k": pa.array(range(1000)), "n": pa.array(range(1000))})
+    many = pa.record_batch({"k": pa.array([1, 2] * 500), "n": pa.array(range(1000))})
+    [(large, _)], [(small, _)] = sent(few, "k", 1), sent(many, "k", 1)
+    assert len(small) < 8 * 1000 + 2 * 1000 + 2000 < len(large)
+
+
+def test_many_keys() -> None:
+    codes = np.arange(70_000, dtype=np.int32)
+    found = again(Keyed(Records(list(range(70_000))), [b"%d" % i for i in range(70_000)], codes))
+    assert isinstance(found, Keyed)
+    assert found.codes.dtype == np.int32
+    assert (found.codes == codes).all()

@@ -106,7 +106,7 @@ def test_what_is_not_there(whole: Path, tmp_path: Path) -> None:
 
 def test_key_groups(whole: Path, tmp_path: Path) -> None:
     refused(tmp_path, whole / "savepoint", ConfigError, "128 key groups", "savepoint-rewrite", max_parallelism=256)
-    refused(tmp_path, f"{whole / 'storage'}@latest", ConfigError, "128 key groups", "make a savepoint", max_parallelism=256)
+    refused(tmp_path, f"{whole / 'storage'}@latest", ConfigError, "128 key groups", "@", "savepoint-rewrite", max_parallelism=256)
 
 
 def flip(path: Path, at: float = 0.5) -> None:

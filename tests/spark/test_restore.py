@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from penstock import Job
 from penstock.connectors.files.published import read_rows
+from penstock.snapshots.regrouping import regroup
 from tests.spark.launching import launch
 from tests.spark.programs import restored as job
 
@@ -46,12 +47,15 @@ def first(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
-@pytest.mark.parametrize("parallelism", [1, 2, 4])
+@pytest.mark.parametrize(("parallelism", "groups"), [(1, 128), (2, 128), (4, 128), (3, 256)])
 def test_restored(
-    spark: SparkSession, first: Path, undisturbed: Counter[tuple[str, str]], tmp_path: Path, parallelism: int
+    spark: SparkSession, first: Path, undisturbed: Counter[tuple[str, str]], tmp_path: Path, parallelism: int, groups: int
 ) -> None:
-    fork = job.program(tmp_path, first / "files", spark=spark, parallelism=parallelism)
-    result = fork.execute(restore_from=str(first / "savepoint"))
+    source = str(first / "savepoint")
+    if groups != 128:
+        source = regroup(source, groups, str(tmp_path / "regrouped")).uri
+    fork = job.program(tmp_path, first / "files", spark=spark, parallelism=parallelism, max_parallelism=groups)
+    result = fork.execute(restore_from=source)
     assert result.records_in == job.VISITS * 2 // 3 + 1
     assert {kind for kind, _ in output(first)} == {kind for kind, _ in output(tmp_path)} == {kind for kind, _ in undisturbed}
     assert output(first, tmp_path) == undisturbed
@@ -59,7 +63,7 @@ def test_restored(
 
 def test_killed_while_restoring(first: Path, undisturbed: Counter[tuple[str, str]], tmp_path: Path) -> None:
     arguments = [str(tmp_path), str(first / "files"), str(first / "savepoint")]
-    for point in ("restore:half-copied", "restore:copied", "recovery:taken-over"):
+    for point in ("restore:half-copied", "restore:copied"):
         launch("restored", tmp_path, *arguments, points=f"{point}=kill", killed=True)
     told = launch("restored", tmp_path, *arguments, points="task:frame=kill")
     assert f"records={job.VISITS * 2 // 3 + 1}" in told

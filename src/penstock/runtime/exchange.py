@@ -151,13 +151,15 @@ class ChannelWriter:
         self._next = (self._next + size) % targets
 
     def _by_key(self, batch: Payload) -> None:
+        column = None
         if isinstance(batch, Keyed):
             keys, codes, batch = batch.keys, batch.codes, batch.batch
         else:
             keys, codes = distinct_keys(batch, self.channel.exchange, self._codec, self.channel.step)
+            column = _key_column(batch, self.channel.exchange.selector)
         limit, targets = self._max_parallelism, self._targets
         if targets == 1:
-            self._emit(0, Keyed(batch, keys, codes))
+            self._emit(0, Keyed(batch, keys, codes, column))
             return
         target_of_key = np.fromiter((crc32(key) % limit * targets // limit for key in keys), dtype=np.int32, count=len(keys))
         target_of_row = target_of_key[codes]
@@ -168,7 +170,7 @@ class ChannelWriter:
             mine = np.flatnonzero(target_of_key == target)
             renumber = np.empty(len(keys), dtype=np.int32)
             renumber[mine] = np.arange(len(mine), dtype=np.int32)
-            self._emit(target, Keyed(batch.take(rows), [keys[i] for i in mine.tolist()], renumber[codes[rows]]))
+            self._emit(target, Keyed(batch.take(rows), [keys[i] for i in mine.tolist()], renumber[codes[rows]], column))
 
 
 def distinct_keys(batch: Batch, exchange: Exchange, codec: KeyCodec, step: str) -> tuple[list[bytes], Codes]:
@@ -186,6 +188,15 @@ def distinct_keys(batch: Batch, exchange: Exchange, codec: KeyCodec, step: str) 
         return distinct, codes
     found, codes = _indexed(keys, step)
     return codec.encode_many(found), codes
+
+
+def _key_column(batch: Batch, selector: KeySelector | None) -> int | None:
+    """The number of the column that is the key; None if that is not one column, or equal keys may differ in it (0.0 and -0.0)."""
+    if not isinstance(batch, Columns) or not isinstance(selector, tuple) or len(selector) != 1:
+        return None
+    field, schema = selector[0], batch.data.schema
+    column: int = field if isinstance(field, int) else schema.get_field_index(field)
+    return None if column < 0 or pa.types.is_floating(schema.field(column).type) else column
 
 
 def _indexed(keys: list[Any], step: str) -> tuple[list[Any], Codes]:

@@ -51,14 +51,18 @@ class Trailer(msgspec.Struct, frozen=True):
 
 
 class Keyed:
-    """A batch that went through `key_by`: its distinct keys, encoded, and for each row the index of its key."""
+    """A batch that went through `key_by`: its distinct keys, encoded, and for each row the index of its key.
 
-    __slots__ = ("batch", "codes", "keys")
+    `column` is the number of the column that was the key, if rows of the same key have exactly the same value there.
+    """
 
-    def __init__(self, batch: Batch, keys: list[bytes], codes: Codes) -> None:
+    __slots__ = ("batch", "codes", "column", "keys")
+
+    def __init__(self, batch: Batch, keys: list[bytes], codes: Codes, column: int | None = None) -> None:
         self.batch = batch
         self.keys = keys
         self.codes = codes
+        self.column = column
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -103,23 +107,31 @@ def decode_trailer(data: bytes) -> Trailer:
 
 _ARROW, _PICKLED, _CLOUDPICKLED, _ARROW_STREAM = 0, 1, 2, 3
 _SECTION = Struct("<BQQQQ")  # kind, then lengths: timestamps, codes, keys, rows
-_COLUMNS = Struct("<HI")  # index of the row type, length of the schema
+_COLUMNS = Struct("<HIhI")  # index of the row type, length of the schema, the column left out (or -1), length of its values
+_NARROW = 1 << 16  # up to so many keys a code has two bytes instead of four
+_LEAVE_OUT_ABOVE = 4  # with so many rows for a key a column of keys goes as its distinct values
 
 
 def encode_payload(payload: Payload, rows: RowTypes) -> list[Buffer]:
     """A batch as bytes, in pieces to be joined. Row classes travel as an index into the plan's `rows`."""
     keys: Buffer = b""
     codes: Buffer = b""
+    batch: Batch
     if isinstance(payload, Keyed):
-        keys, codes = msgspec.msgpack.encode(payload.keys), np.ascontiguousarray(payload.codes).data.cast("B")
-        payload = payload.batch
-    times: Buffer = b"" if payload.timestamps is None else np.ascontiguousarray(payload.timestamps).data.cast("B")
-    if isinstance(payload, Columns):
-        kind, schema, data = _dump_columns(payload.data)
-        body: list[Buffer] = [_COLUMNS.pack(rows.index(payload.row), len(schema)), schema, data]
+        batch = payload.batch
+        keys = msgspec.msgpack.encode(payload.keys)
+        codes = payload.codes.astype(_code_type(payload.keys), order="C").data.cast("B")
     else:
-        kind, values = dump_values(payload.values())
-        body = [values]
+        batch = payload
+    times: Buffer = b"" if batch.timestamps is None else np.ascontiguousarray(batch.timestamps).data.cast("B")
+    if isinstance(batch, Columns):
+        column, values, data = _without_keys(payload, batch.data) if isinstance(payload, Keyed) else (-1, b"", batch.data)
+        kind, schema, columns = _dump_columns(batch.data.schema, data)
+        head = _COLUMNS.pack(rows.index(batch.row), len(schema), column, len(values))
+        body: list[Buffer] = [head, schema, values, columns]
+    else:
+        kind, pickled = dump_values(batch.values())
+        body = [pickled]
     return [_SECTION.pack(kind, len(times), len(codes), len(keys), sum(map(len, body))), times, codes, keys, *body]
 
 
@@ -129,30 +141,46 @@ def decode_payload(frame: bytes, rows: RowTypes, offset: int = HEAD_SIZE) -> Pay
     at = offset + _SECTION.size
     times = np.frombuffer(view[at : at + n_times], dtype=np.int64) if n_times else None
     at += n_times
-    codes = view[at : at + n_codes]
-    at += n_codes
-    keys = view[at : at + n_keys]
-    at += n_keys
-    body = view[at : at + n_body]
+    n_after = at + n_codes + n_keys
+    keys, codes = [], _NO_CODES
+    if n_keys:
+        keys = _keys.decode(view[at + n_codes : n_after])
+        codes = np.frombuffer(view[at : at + n_codes], dtype=_code_type(keys)).astype(np.int32, copy=False)
+    body = view[n_after : n_after + n_body]
     batch: Batch
     if kind in (_ARROW, _ARROW_STREAM):
-        row, n_schema = _COLUMNS.unpack_from(body)
+        row, n_schema, column, n_values = _COLUMNS.unpack_from(body)
         schema_end = _COLUMNS.size + n_schema
-        batch = Columns(_load_columns(kind, body[_COLUMNS.size : schema_end], body[schema_end:]), rows[row], times)
+        schema, values = body[_COLUMNS.size : schema_end], body[schema_end : schema_end + n_values]
+        batch = Columns(_load_columns(kind, schema, body[schema_end + n_values :], column, values, codes), rows[row], times)
     else:
         batch = Records(load_values(kind, body), times)
-    if not n_keys:
-        return batch
-    return Keyed(batch, _keys.decode(keys), np.frombuffer(codes, dtype=np.int32))
+    return Keyed(batch, keys, codes) if n_keys else batch
 
 
 _keys = msgspec.msgpack.Decoder(list[bytes])
+_NO_CODES: Codes = np.zeros(0, dtype=np.int32)
 
 
-def _dump_columns(data: pa.RecordBatch) -> tuple[int, Buffer, Buffer]:
+def _code_type(keys: list[bytes]) -> type[np.uint16 | np.int32]:
+    return np.uint16 if len(keys) <= _NARROW else np.int32
+
+
+def _without_keys(keyed: Keyed, data: pa.RecordBatch) -> tuple[int, Buffer, pa.RecordBatch]:
+    """A batch without the column of its keys, if that can go as distinct values by key: its number (or -1), these, the rest."""
+    column, rows = keyed.column, len(keyed)
+    if column is None or rows < _LEAVE_OUT_ABOVE * len(keyed.keys) or any(map(_has_dictionary, data.schema.types)):
+        return -1, b"", data
+    where = np.zeros(len(keyed.keys), dtype=np.int64)
+    where[keyed.codes] = np.arange(rows)
+    values = data.select([column]).take(pa.array(where))
+    return column, memoryview(values.serialize()), data.remove_column(column)
+
+
+def _dump_columns(schema: pa.Schema, data: pa.RecordBatch) -> tuple[int, Buffer, Buffer]:
     """Kind, schema, columns. A schema and a batch by themselves are quicker than a stream, but hold no dictionaries."""
-    if not any(_has_dictionary(field.type) for field in data.schema):
-        return _ARROW, memoryview(data.schema.serialize()), memoryview(data.serialize())
+    if not any(map(_has_dictionary, schema.types)):
+        return _ARROW, memoryview(schema.serialize()), memoryview(data.serialize())
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, data.schema) as writer:
         writer.write_batch(data)
@@ -163,11 +191,19 @@ def _has_dictionary(type_: pa.DataType) -> bool:
     return pa.types.is_dictionary(type_) or any(_has_dictionary(type_.field(i).type) for i in range(type_.num_fields))
 
 
-def _load_columns(kind: int, schema: memoryview, columns: memoryview) -> pa.RecordBatch:
-    if kind == _ARROW:
-        return pa.ipc.read_record_batch(pa.py_buffer(columns), pa.ipc.read_schema(pa.py_buffer(schema)))
-    with pa.ipc.open_stream(pa.py_buffer(columns)) as reader:
-        return reader.read_next_batch()
+def _load_columns(
+    kind: int, schema: memoryview, columns: memoryview, left_out: int, values: memoryview, codes: Codes
+) -> pa.RecordBatch:
+    if kind == _ARROW_STREAM:
+        with pa.ipc.open_stream(pa.py_buffer(columns)) as reader:
+            return reader.read_next_batch()
+    whole = pa.ipc.read_schema(pa.py_buffer(schema))
+    if left_out < 0:
+        return pa.ipc.read_record_batch(pa.py_buffer(columns), whole)
+    distinct = pa.ipc.read_record_batch(pa.py_buffer(values), pa.schema([whole.field(left_out)]))
+    arrays = pa.ipc.read_record_batch(pa.py_buffer(columns), whole.remove(left_out)).columns
+    arrays.insert(left_out, distinct.column(0).take(pa.array(codes)))
+    return pa.RecordBatch.from_arrays(arrays, schema=whole)
 
 
 def dump_values(values: list[Any]) -> tuple[int, bytes]:

@@ -33,7 +33,6 @@ class Snapshot:
     source: str
     identity: str
     moving: bool = False
-    savepoint: bool = False
 
 
 def find_snapshot(reference: Reference, text: str, config: JobConfig, storage: Storage, held: ExitStack) -> Snapshot:
@@ -64,7 +63,7 @@ def find_snapshot(reference: Reference, text: str, config: JobConfig, storage: S
 
 def _savepoint(place: Storage) -> Snapshot:
     info = read_info(place)
-    return Snapshot(storage=place, manifest=as_manifest(info), source=place.uri, identity=info.identity, savepoint=True)
+    return Snapshot(storage=place, manifest=as_manifest(info), source=place.uri, identity=info.identity)
 
 
 def as_manifest(info: SavepointInfo) -> Manifest:

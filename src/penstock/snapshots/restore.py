@@ -122,11 +122,10 @@ def check(graph: Graph, config: JobConfig, snapshot: Snapshot, *, foreign: bool)
     """Refuse, by name, what the program cannot go on from. Pure."""
     before = snapshot.manifest.state
     if before.max_parallelism != config.max_parallelism:
-        rewrite_it = "rewrite the savepoint with `penstock savepoint-rewrite`"
         raise ConfigError(
             f"{snapshot.source} has {before.max_parallelism} key groups; the job's max_parallelism is {config.max_parallelism}",
-            hint=f"set max_parallelism={before.max_parallelism}, or "
-            + (rewrite_it if snapshot.savepoint else f"make a savepoint of that epoch and {rewrite_it}"),
+            hint=f"set max_parallelism={before.max_parallelism}, or write it with other key groups: "
+            f"penstock savepoint-rewrite {snapshot.source} --max-parallelism {config.max_parallelism} --to FOLDER",
         )
     _, infos = claim_states(graph, before, allow_dropped=config.allow_dropped_state)
     pickled = sorted(f"{info.step}.{info.name}" for number, info in infos.items() if number in before.ids and _is_pickled(info))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 import zipimport
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,9 @@ from penstock.runtime.orders import EpochOrder, attempt_name, decode_order
 from penstock.runtime.services import FunctionPool
 from penstock.runtime.task import Task
 
+_SEARCH_ALL_EVERY = 100
+
+_tasks = itertools.count(1)
 _pack_target = Struct("!q").pack
 _jobs: dict[str, tuple[CompiledJob, FunctionPool]] = {}
 _orders: dict[tuple[str, int, int], EpochOrder] = {}
@@ -34,6 +38,7 @@ class StageFunction:
         self.last = last
 
     def __call__(self, split: int, incoming: Iterable[bytes]) -> Iterator[bytes]:
+        _set_aside()
         if self.stage == 0:
             _drain(incoming)
         job, pool = self._job()
@@ -82,6 +87,18 @@ def _no_collection() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+def _set_aside() -> None:
+    """Take what lives now out of the search for cycles.
+
+    After each task PySpark's daemon searches all that the process has ever imported, and the next task waits for it. What is set
+    aside was searched after the task before; now and then all of it is searched again, so that nothing is kept for ever.
+    """
+    if next(_tasks) % _SEARCH_ALL_EVERY:
+        gc.freeze()
+    else:
+        gc.unfreeze()
 
 
 class CloseFunctions:

@@ -25,8 +25,8 @@ from penstock.state.handles import bind_states
 from penstock.state.keyed import KeyedState, Slot
 from penstock.state.timers import TimerQueue
 
-ROWS_AT_A_TIME = 16_384
-"""So many rows become Python records, are processed and passed on together: they fit into the processor's cache."""
+ROWS_AT_A_TIME = 4096
+"""So many rows become Python records, are processed and passed on together: they fit into the cache of a core."""
 
 EMIT_ABOVE = 50_000
 """So many records that timers emitted are passed on together."""
