@@ -5,20 +5,29 @@ wait, if this is a standby → start from a snapshot, if told to → loop → (r
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
+import time
 from dataclasses import dataclass, field, replace
 from types import FrameType, TracebackType
 from typing import Any
 
 from penstock.config import JobConfig
-from penstock.epochs.executor import Executor
-from penstock.epochs.history import JobResult, Listener, RunListener
+from penstock.epochs.executor import Executor, Prepares
+from penstock.epochs.history import JobResult, Listener, RunListener, StandbyListener
+from penstock.epochs.lease import SignOfLife
 from penstock.epochs.loop import Clock, EpochLoop
 from penstock.epochs.rescaling import Rescale
+from penstock.epochs.standby import End, TakeOver, job_of, stand_by
+from penstock.errors import FencedError
+from penstock.ids import JobId
 from penstock.plan.nodes import Graph
 from penstock.snapshots.restore import starting_from
 from penstock.storage import Storage
+from penstock.timing.durations import to_ms
+
+log = logging.getLogger("penstock")
 
 
 class StopSignals:
@@ -65,16 +74,62 @@ class Driver:
     _signals: StopSignals = field(default_factory=StopSignals)
 
     def run(self) -> JobResult:
-        """Run the job to its end, and let the listeners know of the start and the end."""
+        """Run the job to its end; a standby first waits, and waits again when another driver wins."""
         with self._signals:
-            return self._told()
+            if not self.config.standby:
+                return self._run()
+            while True:
+                verdict = self._stand_by()
+                if not isinstance(verdict, TakeOver):
+                    return self._not_run(verdict)
+                self._tell(f"takes over: {verdict.because}")
+                try:
+                    return self._run(verdict)
+                except FencedError as error:
+                    self._tell(error.what)
 
-    def _told(self) -> JobResult:
+    def _stand_by(self) -> TakeOver | End | None:
+        def prepare() -> None:
+            if isinstance(self.executor, Prepares):
+                self.executor.prepare(self.config.parallelism)
+
+        return stand_by(
+            self.storage,
+            to_ms(self.config.lease) / 1000,
+            tell=self._tell,
+            prepare=prepare,
+            stopping=lambda: self._signals.asked,
+            monotonic=time.monotonic,
+            sleep=time.sleep,
+        )
+
+    def _not_run(self, end: End | None) -> JobResult:
+        """A standby that was not needed."""
+        self.executor.close()
+        self._tell(f"stands by no more: {'told to stop' if end is None else end.because}")
+        job = job_of(self.storage)
+        return JobResult(
+            name=self.config.name,
+            job=JobId("") if job is None else job.job,
+            storage=self.storage.uri,
+            finished=end is not None and end.finished,
+            stopped=end is None or not end.finished,
+        )
+
+    def _tell(self, text: str) -> None:
+        log.info("%s", text)
+        everybody: tuple[object, ...] = self.listeners
+        for listener in everybody:
+            if isinstance(listener, StandbyListener):
+                listener.standing_by(self.config.name, text)
+
+    def _run(self, verdict: TakeOver | None = None) -> JobResult:
+        """Run the job, and let the listeners know of the start and the end."""
         told = [one for one in self.listeners if isinstance(one, RunListener)]
         for listener in told:
             listener.started(self.config.name, self.storage.uri)
         try:
-            result = self._drive()
+            result = self._drive(self._life(verdict))
         except BaseException as error:
             for listener in told:
                 listener.ended(None, error)
@@ -83,7 +138,18 @@ class Driver:
             listener.ended(result, None)
         return result
 
-    def _drive(self) -> JobResult:
+    def _life(self, verdict: TakeOver | None) -> SignOfLife | None:
+        if verdict is None:
+            return None
+        began = time.monotonic()
+        return SignOfLife(
+            self.storage,
+            self.config,
+            after=verdict.after,
+            ready=lambda: self._tell(f"has taken over, in {time.monotonic() - began:.2f} s"),
+        )
+
+    def _drive(self, life: SignOfLife | None) -> JobResult:
         """One loop after another."""
         rescale: Rescale | None = None
         total: JobResult | None = None
@@ -99,7 +165,9 @@ class Driver:
                     python_paths=self.python_paths,
                     start=start if rescale is None else None,
                     rescale=rescale,
+                    life=life,
                 )
+                life = None  # of this loop alone
                 self._signals.follow(loop)
                 result = loop.run()
                 total = result if total is None else total.followed_by(result)

@@ -6,6 +6,7 @@ import os
 import runpy
 import sys
 import traceback
+from datetime import timedelta
 from types import TracebackType
 from typing import Annotated, Any
 
@@ -49,6 +50,12 @@ def run_command(
     fall_back: Annotated[
         bool, typer.Option("--fall-back", help="If the newest epoch is damaged, start from the newest whole one.")
     ] = False,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Wait until the job's driver dies or hangs, then take over.")
+    ] = False,
+    lease: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="How long a driver may give no sign of life; 10 unless told.")
+    ] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Run a program. What is given here wins over the program's own settings."""
@@ -65,6 +72,8 @@ def run_command(
         "restore_from": restore_from,
         "restore_again": again or None,
         "trust": trust or None,
+        "standby": standby or None,
+        "lease": None if lease is None else timedelta(seconds=lease),
     }
     overridden = overrides.set({setting: value for setting, value in given.items() if value is not None})
     progress = _Watched()
@@ -87,6 +96,10 @@ class _Watched(Progress):
     def started(self, name: str, storage: str) -> None:
         self.runs += 1
         super().started(name, storage)
+
+    def standing_by(self, name: str, text: str) -> None:
+        self.runs += 1
+        super().standing_by(name, text)
 
 
 def _run(program: str, arguments: list[str]) -> None:

@@ -74,19 +74,38 @@ def read_job(storage: Storage) -> JobInfo:
     return info
 
 
-def take_term(storage: Storage) -> Term:
-    """Become the driver."""
+def read_term(storage: Storage, term: Term) -> TermInfo | None:
+    """Who took a term; None if that cannot be read."""
+    try:
+        return msgspec.json.decode(storage.read(paths.term(term)), type=TermInfo)
+    except (NotFoundError, msgspec.MsgspecError):
+        return None
+
+
+def take_term(storage: Storage, *, after: Term | None = None) -> Term:
+    """Become the driver. `after`: only with the very next term; `FencedError` if another has it."""
+    if after is not None:
+        if not _make_term(storage, Term(after + 1)):
+            raise FencedError(
+                f"another driver has taken the job over with term {after + 1}",
+                detail="this one was about to do the same",
+                hint="only one driver may run a job; with --standby this one waits again",
+            )
+        return Term(after + 1)
     term = Term(max((paths.epoch_number(listed.path) for listed in storage.list(paths.TERMS)), default=0))
     while True:
         term = Term(term + 1)
-        try:
-            storage.create(
-                paths.term(term),
-                msgspec.json.encode(TermInfo(term, socket.gethostname(), os.getpid(), round(time.time() * 1000))),
-            )
+        if _make_term(storage, term):
             return term
-        except AlreadyExistsError:
-            continue
+
+
+def _make_term(storage: Storage, term: Term) -> bool:
+    info = TermInfo(term, socket.gethostname(), os.getpid(), round(time.time() * 1000))
+    try:
+        storage.create(paths.term(term), msgspec.json.encode(info))
+    except AlreadyExistsError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,14 @@ class StartListener(Protocol):
         """So many bytes of a snapshot's files have been copied."""
 
 
+@runtime_checkable
+class StandbyListener(Protocol):
+    """A listener that is also told of a standby's waiting and taking over."""
+
+    def standing_by(self, name: str, text: str) -> None:
+        """In words for people."""
+
+
 def record_of(
     manifest: Manifest,
     reports: list[TaskReport],

@@ -29,6 +29,7 @@ from penstock.epochs.fencing import fenced, find_head
 from penstock.epochs.history import JobResult, Listener, record_of
 from penstock.epochs.inputs import SourceInput, SourcePlan, merge_clocks
 from penstock.epochs.intents import read_intent, write_intent
+from penstock.epochs.lease import SignOfLife
 from penstock.epochs.pipeline import Pipeline, RanEpoch, layers_of
 from penstock.epochs.publishing import Publishing
 from penstock.epochs.rescaling import Rescale, asked_rescale
@@ -108,6 +109,7 @@ class EpochLoop:
         python_paths: tuple[str, ...] = (),
         start: Start | None = None,
         rescale: Rescale | None = None,
+        life: SignOfLife | None = None,
     ) -> None:
         self._graph = rewrite(graph)
         self._config = config
@@ -117,6 +119,7 @@ class EpochLoop:
         self._listeners = listeners
         self._python_paths = python_paths
         self._start = start
+        self._life = life or SignOfLife(storage, config)
         self._rescaling = rescale
         """The request that this loop was started for."""
         self._rescale: Rescale | None = None
@@ -169,8 +172,16 @@ class EpochLoop:
             self.result.rescale = self._rescale
             if self._rescale is not None:
                 fail_point("rescale:stopped")
+            else:
+                self._life.release("finished" if self._head.finished else "handed-over" if self._stop_asked else "stopped")
             return self.result
+        except FencedError:
+            raise
+        except Exception:
+            self._life.release("failed")
+            raise
         finally:
+            self._life.close()
             self._close()
 
     # --- starting ----------------------------------------------------------------------------------------------------------
@@ -178,7 +189,7 @@ class EpochLoop:
     def _take_over(self) -> None:
         """Become the driver: finish what the last one committed, lay state out, commit an empty epoch."""
         config, storage = self._config, self._storage
-        taken = take_over(self._graph, config, storage, self._start, self._python_paths)
+        taken = take_over(self._graph, config, storage, self._start, self._python_paths, self._life.take_term)
         self._job, self._term, self._restored = taken.job, taken.term, taken.restored
         self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
         self._sources = open_sources(self._graph, config, storage, taken.info, self._executor)
@@ -209,6 +220,7 @@ class EpochLoop:
         self._inbox.drop_old()
         sweep_orphans(storage, self._retention.referenced(), self._term, self._head.epoch, self._committers)
         self._executor.start(self._job)
+        self._life.ready()
         if self._rescaling is not None:
             fail_point("rescale:taken-over")
             message, result = self._rescaling.told(self._clock.now_ms())
@@ -225,6 +237,7 @@ class EpochLoop:
 
     def _turn(self, *, checkpoint: bool = False) -> None:
         """Run an epoch if there is a reason to, otherwise wait. `checkpoint`: to make what has run durable is a reason."""
+        self._life.touch()
         try:
             self._pipeline.check()
             if self._careful:

@@ -69,11 +69,16 @@ class Taken:
 
 
 def take_over(
-    graph: Graph, config: JobConfig, storage: Storage, start: Start | None, python_paths: tuple[str, ...] = ()
+    graph: Graph,
+    config: JobConfig,
+    storage: Storage,
+    start: Start | None,
+    python_paths: tuple[str, ...] = (),
+    take: Callable[[Storage], Term] = take_term,
 ) -> Taken:
     """Take a term, and compile the program on what is committed. Nothing is committed yet."""
     info = open_job(storage, config.name, config.max_parallelism)
-    term = take_term(storage)
+    term = take(storage)
     head = find_head(storage, fall_back=config.fall_back)
     before = head.manifest if start is None else start.before
     ids, infos = claim_states(graph, before.state if before else None, allow_dropped=config.allow_dropped_state)
