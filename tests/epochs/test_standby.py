@@ -13,6 +13,7 @@ import pytest
 
 from penstock import paths
 from penstock.config import JobConfig
+from penstock.epochs import control
 from penstock.epochs.control import ask, wait_for_answer
 from penstock.epochs.fencing import take_term
 from penstock.epochs.history import EpochRecord, JobResult
@@ -269,7 +270,8 @@ def test_a_driver_that_works_is_left_alone(tmp_path: Path) -> None:
     check_exact(tmp_path)
 
 
-def test_a_job_that_is_stopped_stays_stopped(tmp_path: Path) -> None:
+def test_a_job_that_is_stopped_stays_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "LOOK_EVERY_S", 0.0)
     held = Held()
     thread = threading.Thread(target=lambda: program(tmp_path, lease=LEASE).execute(executor=held))
     thread.start()
