@@ -20,9 +20,16 @@ class Publication:
 
 
 def publications(folder: Path) -> list[Publication]:
-    """All entries, in order; read without Penstock, so that the reference stays independent."""
+    """All entries that are shown, in order; read without Penstock, so that the reference stays independent.
+
+    The newest entry says which those are: runs of numbers (`shown`), or all where it does not say.
+    """
     found = []
-    for path in sorted((folder / "_log").glob("[0-9]*.json")):
+    paths = {int(path.stem): path for path in sorted((folder / "_log").glob("[0-9]*.json"))}
+    shown = json.loads(paths[max(paths)].read_text()).get("shown") if paths else None
+    for number, path in paths.items():
+        if shown is not None and not any(first <= number <= last for first, last in shown):
+            continue
         entry = json.loads(path.read_text())
         files = [folder / file["path"] for file in entry["files"]]
         found.append(Publication(entry["epoch"], files, path.stat().st_mtime))

@@ -56,6 +56,10 @@ class SinkRefusedError(SinkError):
     """A committed epoch's output cannot be published, and no more attempts are made."""
 
 
+class RepeatedOutputError(SinkError):
+    """Going back to an earlier epoch would publish again what some sinks cannot take back."""
+
+
 class StateError(PenstockError, RuntimeError):
     """State cannot be encoded, decoded, stored or loaded."""
 

@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.connectors.files.committer import FileCommitter
 from penstock.connectors.files.output import parts
 from penstock.connectors.files.output.names import folder_of, part_attempt, part_path, safe
 from penstock.connectors.files.published import PublishedFiles, read_rows
-from penstock.connectors.files.sink import FileCommitter, FileSink
+from penstock.connectors.files.sink import FileSink
 from penstock.connectors.protocol import Committable
 from penstock.errors import ConfigError, SinkError, StorageError
 from penstock.ids import Epoch, StepId

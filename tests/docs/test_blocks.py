@@ -32,7 +32,7 @@ def test_the_readme_has_programs() -> None:
 
 @pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_runs(page: Path, tmp_path: Path) -> None:
-    program = tmp_path / f"{page.stem}.py"
+    program = tmp_path / f"page-{page.stem}.py"  # not the name of a module
     program.write_text(PROGRAMS[page], encoding="utf-8")
     done = subprocess.run([sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, f"{page}, lines as on the page:\n{done.stderr[-3000:]}"

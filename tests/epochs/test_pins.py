@@ -74,7 +74,7 @@ def retired_beside(storage: LocalStorage, epoch: Epoch, monkeypatch: pytest.Monk
     """Retention that has read the pins and has not retired yet, when `at` is called."""
     keeping = Retention(storage, 1)
     keeping.load(sorted(paths.epoch_number(e.path) for e in storage.list(paths.EPOCHS) if e.path.endswith(".json")))
-    real = retention.pinned
+    real = pinned
 
     def reads(place: LocalStorage) -> set[Epoch]:
         found = real(place)

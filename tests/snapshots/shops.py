@@ -62,19 +62,20 @@ class Mean(AggregateFunction[int, list[int], float]):
 
 
 class Ledger(KeyedProcessFunction[str, Order, dict[str, Any]]):
-    best = ValueState(Best)
+    best: ValueState[Best] = ValueState(Best)
     orders = ValueState(int, default=0)
-    recent = ListState(int, ttl=Ttl(timedelta(days=365), time="event"))
-    items = MapState(str, int)
+    recent: ListState[int] = ListState(int, ttl=Ttl(timedelta(days=365), time="event"))
+    items: MapState[str, int] = MapState(str, int)
     total = ReducingState(int, lambda a, b: a + b)
     mean = AggregatingState(Mean(), list[int])
 
     def process(self, order: Order, ctx: KeyedContext[str]) -> Iterator[dict[str, Any]]:
         self.orders.update(self.orders.value + 1)
-        if self.best.value is None or order.cents > self.best.value.cents:
+        best: Best | None = self.best.value
+        if best is None or order.cents > best.cents:
             self.best.update(Best(order.item, order.cents))
         self.recent.add(order.cents)
-        self.items[order.item] = self.items.get(order.item, 0) + 1
+        self.items[order.item] = 1 if order.item not in self.items else self.items[order.item] + 1
         self.total.add(order.cents)
         self.mean.add(order.cents)
         ctx.timers.register_event_time(order.time + 60_000)

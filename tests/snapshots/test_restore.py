@@ -5,21 +5,31 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock import FileSink, FileSource, StreamEnvironment, TumblingWindows, Watermarks, count
+from penstock import FileSink, FileSource, KeyedProcessFunction, StreamEnvironment, TumblingWindows, Watermarks, count
 from penstock.config import NO_RESTART
 from penstock.connectors.files.published import read_rows
 from penstock.epochs.compactor import Compactor
-from penstock.errors import PenstockError
+from penstock.errors import FencedError, PenstockError
 from penstock.failpoints import InjectedError, arm
-from penstock.ids import MAX_WATERMARK
+from penstock.ids import MAX_WATERMARK, Epoch
+from penstock.runtime.manifest import load_manifest
 from penstock.snapshots.savepoint import make_savepoint
 from penstock.storage import open_storage
+from penstock.testing import (
+    CollectSink,
+    Cut,
+    ScriptedSource,
+    VirtualClock,
+    Watermark,
+    execute_inline,
+    scripted_watermarks,
+)
 from tests.laws.trying import COUNT, manifests, program
 
 
@@ -179,6 +189,54 @@ def test_dying_while_restoring(whole: Path, tmp_path: Path, point: str, source: 
     assert not list((tmp_path / "storage" / "pins").glob("*"))
 
 
+class Meanwhile:
+    """Does something once, while the files of a snapshot are being copied."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self._action = action
+        self.done = False
+
+    def __call__(self, record: object) -> None:
+        pass
+
+    def starting(self, lines: list[str]) -> None:
+        pass
+
+    def copied(self, done: int, total: int) -> None:
+        if not self.done:
+            self.done = True
+            self._action()
+
+
+@pytest.mark.parametrize("start", [{}, {"restore_from": "savepoint"}])
+def test_another_driver_takes_over_while_files_are_copied(whole: Path, tmp_path: Path, start: dict[str, str]) -> None:
+    """The slower one is fenced, and its copies are nobody's: neither of the two names files that the other has swept."""
+    source = str(whole / "savepoint")
+    other: dict[str, Any] = {name: str(whole / value) for name, value in start.items()}
+    meanwhile = Meanwhile(lambda: program(tmp_path).execute(listener=stop_after(2), **other))
+    with pytest.raises(FencedError):
+        program(tmp_path).execute(restore_from=source, listener=meanwhile)
+    assert program(tmp_path).execute(**other).finished
+    assert rows(tmp_path).total() == (COUNT - read_by(whole, 6) if start else COUNT)
+    imported = tmp_path / "storage" / "state" / "imported"
+    folders = {path.parent.name for path in imported.rglob("*.parquet")}
+    assert {folder[:6] for folder in folders} <= {"000002"}
+
+
+def test_a_fork_of_a_running_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job keeps one epoch and goes on by several while its files are copied: the pin holds them."""
+    monkeypatch.setattr("penstock.epochs.retention.GRACE_MS", 0)
+    first, second = tmp_path / "first", tmp_path / "second"
+    program(first, keep=1).execute(listener=stop_after(4))
+    before = rows(first)
+    meanwhile = Meanwhile(lambda: program(first, keep=1).execute(listener=stop_after(6)))
+    assert program(second).execute(restore_from=f"{first / 'storage'}@latest", listener=meanwhile).finished
+    assert meanwhile.done
+    assert program(first, keep=1).execute().finished
+    assert rows(first) == before + rows(second)
+    assert manifests(first)[0].epoch > 10, "nothing holds the epoch any more"
+
+
 @pytest.mark.parametrize("source", ["savepoint", "storage@6"])
 def test_copies_go_when_no_epoch_names_them(whole: Path, tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compaction merges them like bases, and retention removes them."""
@@ -202,6 +260,57 @@ def test_a_merge_takes_parquet_files_for_bases(whole: Path, tmp_path: Path, monk
     monkeypatch.setattr(Compactor, "_submit", watched)
     program(tmp_path, compact_after=2).execute(restore_from=str(whole / "savepoint"))
     assert (True, ["parquet", "delta", "delta"]) in seen
+
+
+class Alarm(KeyedProcessFunction[str, tuple[str, int], tuple[str, str, int, int]]):
+    """Rings at a time of the record's, once in event time and once in processing time."""
+
+    def process(self, value: tuple[str, int], ctx: Any) -> None:
+        ctx.timers.register_event_time(value[1])
+        ctx.timers.register_processing_time(1_000 + value[1])
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[tuple[str, str, int, int]]:
+        yield ctx.key, ctx.time_domain, timestamp, max(0, ctx.current_watermark)
+
+
+def alarms(script: list[Any], sink: CollectSink) -> StreamEnvironment:
+    env = StreamEnvironment("alarms", parallelism=2)
+    source = env.from_source(ScriptedSource(script), watermarks=scripted_watermarks(), name="in")
+    source.key_by(lambda value: value[0]).process(Alarm(), name="alarm").sink_to(sink, name="out")
+    return env
+
+
+@pytest.mark.parametrize("source", ["savepoint", "epoch"])
+def test_timers_ring_when_they_are_due(tmp_path: Path, source: str) -> None:
+    """Those of the snapshot too, though no record comes to their keys: in event time, and when the clock shows it."""
+    script = [("a", 50), ("b", 500), Watermark(10), Cut(), Watermark(100), Cut(), Watermark(200)]
+    first, second = CollectSink(), CollectSink()
+    execute_inline(alarms(script, first), clock=VirtualClock(1_000), epochs=1, storage=str(tmp_path / "first"))
+    assert first.results() == []
+    start = make_savepoint(open_storage(tmp_path / "first")).uri if source == "savepoint" else f"{tmp_path / 'first'}@latest"
+    settings: dict[str, Any] = {"storage": str(tmp_path / "second"), "parallelism": 3, "restore_from": start}
+    execute_inline(alarms(script, second), clock=VirtualClock(1_010), until=3_000, **settings)
+    assert sorted(second.results()) == [
+        ("a", "event", 50, 50),
+        ("a", "processing", 1050, 200),
+        ("b", "processing", 1500, 200),
+    ]
+    for sink in (first, second):
+        sink.discard()
+
+
+def test_processing_time_does_not_go_back(tmp_path: Path) -> None:
+    """The clock of the machine that restores may be behind."""
+    first, second = CollectSink(), CollectSink()
+    script = [("a", 50), Cut(), ("b", 50)]
+    execute_inline(alarms(script, first), clock=VirtualClock(70_000), epochs=1, storage=str(tmp_path / "first"))
+    saved = make_savepoint(open_storage(tmp_path / "first"))
+    second_job: dict[str, Any] = {"storage": str(tmp_path / "second"), "restore_from": saved.uri}
+    execute_inline(alarms(script, second), clock=VirtualClock(100), **second_job)
+    taken = load_manifest(open_storage(tmp_path / "second"), Epoch(1))
+    assert taken.processing_time == saved.processing_time >= 70_000
+    for sink in (first, second):
+        sink.discard()
 
 
 # --- time and the end of it --------------------------------------------------------------------------------------------------

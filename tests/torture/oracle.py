@@ -119,12 +119,15 @@ def expected_ledger(folder: str, size: int) -> Rows:
 
 
 def published(folder: str) -> list[dict[str, Any]]:
-    """The rows of a file sink, by its log: entries 1, 2, 3, … each name files."""
+    """The rows of a file sink, by its log: entries 1, 2, 3, … each name files, and the newest says which entries are shown."""
     rows: list[dict[str, Any]] = []
-    for entry in sorted(glob.glob(os.path.join(folder, "_log", "[0-9]*.json"))):
-        with open(entry) as log:
-            files = json.load(log)["files"]
-        for name in (file["path"] for file in files):
+    entries: dict[int, dict[str, Any]] = {}
+    for path in glob.glob(os.path.join(folder, "_log", "[0-9]*.json")):
+        with open(path) as log:
+            entries[int(os.path.basename(path).removesuffix(".json"))] = json.load(log)
+    shown = entries[max(entries)]["shown"] if entries else []
+    for number in (number for first, last in shown for number in range(first, last + 1)):
+        for name in (file["path"] for file in entries[number]["files"]):
             with open(os.path.join(folder, name), "rb") as file:
                 rows += _decoded(name, file.read())
     return rows

@@ -57,8 +57,8 @@ class Job:
     ) -> SavepointInfo:
         """Make a savepoint, beside the epochs if the job runs; of the newest epoch, or of one that is still kept.
 
-        `to`: an empty folder or a URI; without it the savepoint goes below `savepoints/` in the job's storage. `told` is told
-        how far it is.
+        `to`: an empty folder or a URI; without it the savepoint goes below `savepoints/` in the job's storage.
+        `told` is called now and then, with the progress.
         """
         return make_savepoint(self._storage, epoch, None if to is None else os.fspath(to), told=told)
 

@@ -36,9 +36,9 @@ app.command("jobs")(jobs_command)
 app.command("epochs")(epochs_command)
 app.command("stop")(stop_command)
 app.command("savepoint")(savepoint_command)
+app.command("savepoint-rewrite")(savepoint_rewrite_command)
 app.command("state")(state_command)
 app.command("diff")(diff_command)
-app.command("savepoint-rewrite")(savepoint_rewrite_command)
 app.command("doctor")(doctor_command)
 
 

@@ -48,7 +48,7 @@ def diff_command(
 
 def _print(console: Console, found: SnapshotDiff) -> None:
     differing = [state for state in found.states if not state.same]
-    console.print(f"A  {found.a}\nB  {found.b}", soft_wrap=True)
+    console.print(Text(f"A  {found.a}\nB  {found.b}"), soft_wrap=True)
     if not differing:
         console.print(f"all {len(found.states)} states are the same")
     else:
@@ -77,7 +77,7 @@ def _print(console: Console, found: SnapshotDiff) -> None:
             console.print(Text(f"  {sign} {entry}  {text}".rstrip(), style=style), soft_wrap=True)
     for what, pairs in (("source", found.sources), ("watermark", found.watermarks)):
         for step, (before, after) in pairs.items():
-            console.print(f"{what} {step}: {shown(before)} → {shown(after)}", soft_wrap=True)
+            console.print(Text(f"{what} {step}: {shown(before)} → {shown(after)}"), soft_wrap=True)
 
 
 def _print_output(console: Console, outputs: list[OutputDiff]) -> None:

@@ -9,6 +9,8 @@ import logging
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -62,6 +64,17 @@ class Progress:
             self._live.start()
         else:
             self.say(f"{name}: starting, storage {storage}")
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the screen to a question."""
+        if self._live is not None:
+            self._live.stop()
+        try:
+            yield
+        finally:
+            if self._live is not None:
+                self._live.start()
 
     def __call__(self, record: EpochRecord) -> None:
         now = time.monotonic()

@@ -16,7 +16,8 @@ from penstock.api.environment import listeners, overrides
 from penstock.cli.problems import clean_errors, errors
 from penstock.cli.program import run_program
 from penstock.cli.progress import Progress
-from penstock.errors import PenstockError
+from penstock.epochs.going_back import confirm
+from penstock.errors import PenstockError, RepeatedOutputError
 
 
 def run_command(
@@ -56,6 +57,13 @@ def run_command(
     lease: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="How long a driver may give no sign of life; 10 unless told.")
     ] = None,
+    repeat_output: Annotated[
+        bool, typer.Option("--repeat-output", help="Going back to an earlier epoch: publish again what cannot be taken back.")
+    ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Going back: replace the file output published since then, at once, when caught up."),
+    ] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Run a program. What is given here wins over the program's own settings."""
@@ -69,6 +77,8 @@ def run_command(
         "guarantee": guarantee,
         "allow_dropped_state": allow_dropped_state or None,
         "fall_back": fall_back or None,
+        "repeat_output": repeat_output or None,
+        "repair": repair or None,
         "restore_from": restore_from,
         "restore_again": again or None,
         "trust": trust or None,
@@ -78,6 +88,7 @@ def run_command(
     overridden = overrides.set({setting: value for setting, value in given.items() if value is not None})
     progress = _Watched()
     heard = listeners.set((progress,))
+    asked = confirm.set(progress.confirm if sys.stdin.isatty() and errors.is_terminal else None)
     try:
         with clean_errors(trace=trace):
             _run(program, arguments or [])
@@ -86,6 +97,7 @@ def run_command(
     finally:
         overrides.reset(overridden)
         listeners.reset(heard)
+        confirm.reset(asked)
 
 
 class _Watched(Progress):
@@ -100,6 +112,12 @@ class _Watched(Progress):
     def standing_by(self, name: str, text: str) -> None:
         self.runs += 1
         super().standing_by(name, text)
+
+    def confirm(self, refusal: RepeatedOutputError) -> bool:
+        """Somebody is at the terminal: let them decide."""
+        with self.paused():
+            errors.print(f"{refusal.what}:\n{refusal.detail}", soft_wrap=True)
+            return typer.confirm("Publish it again?", err=True)
 
 
 def _run(program: str, arguments: list[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from penstock.cli.problems import clean_errors
 from penstock.cli.progress import size
@@ -19,7 +19,9 @@ from penstock.cli.showing import as_json, shown
 from penstock.errors import StateError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK
 from penstock.snapshots.finding import readable
+from penstock.snapshots.kinds import CHUNKED
 from penstock.snapshots.reading import Snapshot, SnapshotState, read
+from penstock.snapshots.window_rows import measures_of, moment
 
 
 def state_command(
@@ -48,10 +50,15 @@ def state_command(
             return
         one = found.state(step, state)
         if key is None:
-            rows = list(islice(_rows(one), skip, skip + limit if limit else None))
-            left = one.entries - skip - len(rows)
+            rows = list(islice(_rows(one), skip, skip + limit + 1 if limit else None))
+            more = bool(limit) and len(rows) > limit
+            rows = rows[:limit] if limit else rows
+        elif one.kind in CHUNKED:
+            wanted = parse_key(one, key)
+            wanted = list(wanted) if isinstance(wanted, tuple) else wanted
+            rows, more = [row for row in _rows(one) if wanted in (row.get("key"), *row.get("keys", ()))], False
         else:
-            rows, left = readable(one.find(parse_key(one, key))), 0
+            rows, more = readable(one.find(parse_key(one, key))), False
         if as_json_:
             typer.echo(as_json(rows, indent=2))
         elif not rows:
@@ -59,7 +66,9 @@ def state_command(
         elif key is not None and len(rows) == 1:
             _print_row(console, rows[0])
         else:
-            _print_rows(console, rows, left, skip + len(rows))
+            _print_rows(console, rows)
+            if more:
+                console.print(f"there are more: --skip {skip + len(rows)} goes on, --limit 0 shows all")
 
 
 def parse_key(state: SnapshotState, text: str) -> Any:
@@ -86,6 +95,9 @@ def _key_type(state: SnapshotState) -> pa.DataType:
 
 
 def _rows(state: SnapshotState) -> Iterator[dict[str, Any]]:
+    if measures_of(state.info) is not None and state.kind in CHUNKED:
+        yield from state.windows()
+        return
     for batch in state.batches():
         yield from readable(pa.Table.from_batches([batch]))
 
@@ -119,10 +131,10 @@ def _described(found: Snapshot, states: list[SnapshotState]) -> dict[str, Any]:
 def _print_states(console: Console, found: Snapshot, states: list[SnapshotState]) -> None:
     console.print(f"job {found.job.name}, epoch {found.epoch}, {found.max_parallelism} key groups", soft_wrap=True)
     if found.parent is not None:
-        console.print(f"from {found.parent.source}", soft_wrap=True)
+        console.print(Text(f"from {found.parent.source}"), soft_wrap=True)
     for step, source in found.sources.items():
         ended = " (ended)" if source.ended else ""
-        console.print(f"source {step} at {shown(source.position)}{ended}", soft_wrap=True)
+        console.print(Text(f"source {step} at {shown(source.position)}{ended}"), soft_wrap=True)
     table = Table()
     for column in ("step", "state", "kind", "entries", "bytes", "type", "watermark"):
         table.add_column(column, justify="right" if column in ("entries", "bytes") else "left", overflow="fold")
@@ -133,23 +145,21 @@ def _print_states(console: Console, found: Snapshot, states: list[SnapshotState]
             continue
         watermark = found.watermarks.get(one.step)
         table.add_row(
-            one.step, one.name, one.kind, f"{one.entries:,}", size(one.bytes), spelled(one.info.schema), _moment(watermark)
+            one.step, one.name, one.kind, f"{one.entries:,}", size(one.bytes), Text(spelled(one.info.schema)), _moment(watermark)
         )
     console.print(table)
     if hidden:
         console.print(f"and {hidden} without timers")
 
 
-def _print_rows(console: Console, rows: list[dict[str, Any]], left: int, upto: int) -> None:
+def _print_rows(console: Console, rows: list[dict[str, Any]]) -> None:
     table = Table()
     names = list(dict.fromkeys(name for row in rows for name in row))
     for name in names:
-        table.add_column(name, overflow="fold")
+        table.add_column(Text(name), overflow="fold")
     for row in rows:
-        table.add_row(*(shown(row.get(name)) for name in names))
+        table.add_row(*(Text(shown(row.get(name))) for name in names))
     console.print(table)
-    if left > 0:
-        console.print(f"{left:,} more: --skip {upto} goes on, --limit 0 shows all")
 
 
 def _print_row(console: Console, row: dict[str, Any]) -> None:
@@ -158,7 +168,7 @@ def _print_row(console: Console, row: dict[str, Any]) -> None:
     table.add_column(overflow="fold")
     for name, value in row.items():
         text = as_json(value, indent=2) if isinstance(value, (dict, list)) else shown(value)
-        table.add_row(name, text)
+        table.add_row(Text(name), Text(text))
     console.print(table)
 
 
@@ -167,10 +177,7 @@ def _moment(watermark: int | None) -> str:
         return "-"
     if watermark == MAX_WATERMARK:
         return "the end"
-    try:
-        return shown(datetime.fromtimestamp(watermark / 1000, UTC))
-    except (OverflowError, ValueError, OSError):
-        return str(watermark)
+    return shown(moment(watermark))
 
 
 def spelled(schema: Any) -> str:

@@ -185,6 +185,64 @@ class Sheds(Protocol):
         """The position of the newest input, and how many records lie between (they will not be read)."""
 
 
+class Published(msgspec.Struct, frozen=True):
+    """What a sink tells of its output: `newest` is the newest epoch it knows of at all; the rest is about what it published
+    after some epoch and readers still see. None: not known. `obstacle`: why that cannot be taken back, if it cannot."""
+
+    newest: Epoch | None = None
+    epochs: int | None = None
+    records: int | None = None
+    obstacle: str = ""
+
+
+@runtime_checkable
+class TellsPublished(Protocol):
+    """A committer that can say what it has published."""
+
+    def published_after(self, epoch: Epoch) -> Published: ...
+
+
+@runtime_checkable
+class RollsBack(TellsPublished, Protocol):
+    """A committer that can take back what it published, when the job goes back to an earlier epoch.
+
+    Called after the take-over epoch `at` is committed, and again if it is not known to have ended well. From then on nothing of
+    an epoch below `at` is published. `to` is 0 when the job begins anew.
+    """
+
+    def roll_back(self, to: Epoch, at: Epoch) -> None:
+        """Show what was published when `to` was the newest epoch (of its line, if the job went back before)."""
+
+
+@runtime_checkable
+class Repairs(RollsBack, Protocol):
+    """A committer that can keep the old output visible until the new one has caught up, and then replace it at once."""
+
+    def begin_repair(self, to: Epoch, at: Epoch) -> None:
+        """Like `roll_back`, but nobody sees it yet: what is committed from now on is held back."""
+
+    def repairing(self) -> bool:
+        """Is output held back?"""
+
+    def finish_repair(self, at: Epoch) -> None:
+        """Show what was held back, instead of what is shown. `at`: the newest epoch committed."""
+
+
+@runtime_checkable
+class Fences(Protocol):
+    """A committer that cannot take output back, but can see to it that nothing of an epoch below `at` is published any more."""
+
+    def fence(self, at: Epoch) -> None: ...
+
+
+@runtime_checkable
+class ComparesPositions(Protocol):
+    """An enumerator that can tell whether everything read at one position is also read at another."""
+
+    def reached(self, position: Position, goal: Position) -> bool | None:
+        """Is everything read at `position` that was read at `goal`? None: it cannot be told."""
+
+
 def rows_of(batches: Iterable[Batch]) -> Iterator[Any]:
     for batch in batches:
         yield from batch.values()

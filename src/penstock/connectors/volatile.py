@@ -63,3 +63,7 @@ class CommittedOnce:
             return False
         self._last[key] = epoch
         return True
+
+    def last(self, context: CommitterContext) -> Epoch | None:
+        """The newest epoch that was committed in this process."""
+        return self._last.get((context.job, context.step))

@@ -40,3 +40,7 @@ def open_committers(graph: Graph, storage: Storage, info: JobInfo, term: Term) -
             )
             found[node.step] = definition.sink.committer(context)
     return found
+
+
+def describe_sinks(graph: Graph) -> dict[StepId, str]:
+    return {node.step: node.definition.sink.describe() for node in graph if isinstance(node.definition, SinkStep)}

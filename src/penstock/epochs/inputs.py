@@ -12,7 +12,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from penstock.connectors.protocol import Enumerator, Limits, Planned, Sheds, Source, SourceContext, Split
+from penstock.connectors.protocol import (
+    ComparesPositions,
+    Enumerator,
+    Limits,
+    Planned,
+    Position,
+    Sheds,
+    Source,
+    SourceContext,
+    Split,
+)
 from penstock.errors import PenstockError, SourceError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, Milliseconds, StepId
 from penstock.runtime.manifest import SourceState
@@ -30,6 +40,11 @@ class SourcePlan:
     wake_ms: Milliseconds | None
     backlog: int | None
     news: bool
+
+    @property
+    def nothing_left(self) -> bool:
+        """Nothing to read now, or nothing after this."""
+        return self.after.ended or self.splits == 0 or self.backlog == 0
 
 
 class SourceInput:
@@ -62,6 +77,15 @@ class SourceInput:
             return state
         position, records = enumerator.shed(state.position, now_ms)
         return msgspec.structs.replace(state, position=position, shed=state.shed + records)
+
+    def caught_up(self, plan: SourcePlan, goal: Position) -> bool:
+        """Does the source get with this plan to where it once was? When that cannot be told: to the end of what there is now."""
+        position = plan.after.position
+        if plan.after.ended or position == goal:
+            return True
+        enumerator = self.enumerator
+        reached = enumerator.reached(position, goal) if isinstance(enumerator, ComparesPositions) else None
+        return plan.nothing_left if reached is None else reached
 
     def committed(self, state: SourceState, epoch: Epoch) -> None:
         self.enumerator.committed(state.position, epoch)

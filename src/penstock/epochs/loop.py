@@ -20,24 +20,27 @@ from penstock.connectors.protocol import Committer
 from penstock.epochs.admission import Admission
 from penstock.epochs.agreement import check_agreement
 from penstock.epochs.checkpoints import Checkpoints, Durability
-from penstock.epochs.commit import commit_sinks
+from penstock.epochs.commit import commit_sinks, write_manifest
 from penstock.epochs.compactor import Compactor
 from penstock.epochs.control import Inbox, Request
-from penstock.epochs.ends import open_committers, open_sources
+from penstock.epochs.ends import describe_sinks, open_committers, open_sources
 from penstock.epochs.executor import Executor
 from penstock.epochs.fencing import fenced, find_head
+from penstock.epochs.going_back import PUBLICATIONS, look_back
 from penstock.epochs.history import JobResult, Listener, record_of
 from penstock.epochs.inputs import SourceInput, SourcePlan, merge_clocks
 from penstock.epochs.intents import read_intent, write_intent
 from penstock.epochs.lease import SignOfLife
 from penstock.epochs.pipeline import Pipeline, RanEpoch, layers_of
 from penstock.epochs.publishing import Publishing
+from penstock.epochs.repairs import caught_up, describe, following
 from penstock.epochs.rescaling import Rescale, asked_rescale
 from penstock.epochs.results import committables_of, files_of, metrics_of, next_due, partition_states, watermarks_of
 from penstock.epochs.retention import Retention
 from penstock.epochs.takeover import (
     Start,
     Taken,
+    claim_of,
     finish_commits,
     processing_time,
     sweep_orphans,
@@ -57,7 +60,7 @@ from penstock.ids import MAX_WATERMARK, Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.rewrites import rewrite
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState
+from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, WentBack
 from penstock.runtime.orders import EpochOrder, TaskReport
 from penstock.storage import Storage
 from penstock.timing.durations import to_ms
@@ -92,6 +95,7 @@ class Decision:
     durability: Durability
     started_ms: Milliseconds
     final: bool
+    ends_repair: bool = False
 
 
 class EpochLoop:
@@ -151,6 +155,7 @@ class EpochLoop:
         self._pipeline: Pipeline
         self._term: Term
         self._restored: Restored | None
+        self._back: WentBack | None = None
         self._sources: list[SourceInput] = []
         self._committers: dict[StepId, Committer] = {}
 
@@ -190,12 +195,14 @@ class EpochLoop:
         """Become the driver: finish what the last one committed, lay state out, commit an empty epoch."""
         config, storage = self._config, self._storage
         taken = take_over(self._graph, config, storage, self._start, self._python_paths, self._life.take_term)
-        self._job, self._term, self._restored = taken.job, taken.term, taken.restored
+        self._job, self._term = taken.job, taken.term
         self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
         self._sources = open_sources(self._graph, config, storage, taken.info, self._executor)
         self._committers = open_committers(self._graph, storage, taken.info, taken.term)
+        named = describe_sinks(self._graph)
+        self._back = look_back(storage, taken.head, taken.before, taken.info.job, config, self._committers, named)
         fail_point("recovery:before-commit")
-        finish_commits(storage, taken.head, self._committers, exactly_once=config.guarantee == "exactly-once")
+        finish_commits(storage, taken.head, self._committers, guarantee=config.guarantee, back=self._back)
         fail_point("recovery:committed")
         self._compactor = Compactor(storage, self._job, self._term, config.compact_after, beside=config.executor != "inline")
         self._retention.load(taken.head.epochs)
@@ -228,10 +235,15 @@ class EpochLoop:
             self._inbox.answer(self._rescaling.request, True, message, **result)
 
     def _commit_take_over(self, taken: Taken) -> None:
-        manifest = take_over_manifest(taken, self._config, self._storage, self._clock.now_ms())
-        self._plan_number = manifest.plan
+        manifest = take_over_manifest(taken, self._config, self._storage, self._clock.now_ms(), self._back)
+        self._plan_number, self._restored = manifest.plan, manifest.restored
+        if (claim := claim_of(taken, manifest)) is not None:
+            write_manifest(self._storage, claim)
+            fail_point("rollback:claimed")
         self._publishing.publish(manifest)
         self._head = manifest
+        if told := describe(manifest.repair):
+            log.warning("%s", told)
 
     # --- one turn ----------------------------------------------------------------------------------------------------------
 
@@ -295,7 +307,8 @@ class EpochLoop:
         ended = all(plan.after.ended for plan in plans.values())
         due = [time for time in (self._next_processing_timer(), self._checkpoints.due_ms(waiting)) if time is not None]
         checkpoint = self._checkpoints.wanted and bool(waiting) and not waiting[-1].durable
-        news = ended or checkpoint or any(plan.news for plan in plans.values())
+        ends_repair = caught_up(head.repair, self._sources, plans, ended=ended)
+        news = ended or checkpoint or ends_repair or any(plan.news for plan in plans.values())
         if not news and not any(time <= now for time in due):
             wakes = [plan.wake_ms for plan in plans.values() if plan.wake_ms is not None]
             soon = any(plan.wake_ms is None for plan in plans.values())
@@ -316,7 +329,10 @@ class EpochLoop:
             flush=durability.flush,
         )
         sources = {step: plan.after for step, plan in plans.items()}
-        return Decision(order=order, sources=sources, durability=durability, started_ms=now, final=ended), None
+        decision = Decision(
+            order=order, sources=sources, durability=durability, started_ms=now, final=ended, ends_repair=ends_repair
+        )
+        return decision, None
 
     def _next_processing_timer(self) -> Milliseconds | None:
         ids = {number for (_, name), number in self._job.state_ids.items() if name == "timers:processing"}
@@ -397,6 +413,7 @@ class EpochLoop:
             metrics=metrics_of(reports),
             finished=decision.final,
             restored=self._restored,
+            repair=following(head.repair, order.epoch, ends=decision.ends_repair),
         )
 
     # --- trouble -----------------------------------------------------------------------------------------------------------
@@ -462,6 +479,7 @@ class EpochLoop:
                 watermarks=head.watermarks,
                 state=head.state,
                 restored=self._restored,
+                repair=head.repair,
             )
             self._publishing.publish(skipped)
             self._pipeline.reset(skipped)
@@ -534,7 +552,7 @@ class EpochLoop:
 
 def publication_of(order: EpochOrder) -> Epoch:
     """At least once: a number for what an attempt of an epoch publishes, so that a second attempt publishes beside it."""
-    return Epoch(order.epoch * 1_000_000 + order.term % 1000 * 1000 + order.plan % 1000)
+    return Epoch(order.epoch * PUBLICATIONS + order.term % 1000 * 1000 + order.plan % 1000)
 
 
 def _depth(config: JobConfig) -> int:

@@ -17,9 +17,11 @@ from penstock.config import JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.epochs.commit import commit_sinks, mark_done, write_manifest
 from penstock.epochs.compactor import Compactor
+from penstock.epochs.going_back import turn_back
 from penstock.epochs.history import JobResult, Listener
 from penstock.epochs.inputs import SourceInput
 from penstock.epochs.pipeline import RanEpoch
+from penstock.epochs.repairs import finish_repair
 from penstock.epochs.results import add_metrics, counters_of, next_layout, volatile_of
 from penstock.epochs.retention import Retention
 from penstock.errors import AlreadyExistsError, FencedError, PenstockError, SinkRefusedError
@@ -83,8 +85,11 @@ class Publishing:
 
     def complete(self, manifest: Manifest) -> None:
         """The manifest exists: its sinks are committed, again and again if need be."""
-        if self._config.guarantee != "at-least-once":
+        guarantee = self._config.guarantee
+        self._insist(lambda: turn_back(self._committers, manifest, guarantee), manifest.epoch)
+        if guarantee != "at-least-once":
             self._insist(lambda: commit_sinks(self._committers, manifest.committables, manifest.epoch), manifest.epoch)
+        self._insist(lambda: finish_repair(self._committers, manifest, guarantee), manifest.epoch)
         mark_done(self._storage, manifest.epoch)
         self._retention.committed(manifest)
 

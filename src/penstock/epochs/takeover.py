@@ -1,7 +1,7 @@
 """Becoming the driver of a job: what it goes on from, how its state is laid out for this program, the empty take-over epoch.
 
-take a term → find the head → claim states and sources → lay them out → finish the last driver's commits → commit an empty epoch
-→ sweep
+take a term → find the head → claim states and sources → lay them out → decide about going back → finish the last driver's commits
+→ commit an empty epoch → sweep
 
 Law: what is copied in from elsewhere is copied after the term was taken and the head was read, into names that carry the term. So
 either this driver commits the epoch after that head, or another has, and then it finds the copies to be nobody's.
@@ -17,12 +17,14 @@ from datetime import timedelta
 import msgspec
 
 from penstock import paths
-from penstock.config import JobConfig
+from penstock.config import Guarantee, JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.epochs.commit import commit_sinks, mark_done
 from penstock.epochs.fencing import Head, JobInfo, find_head, open_job, take_term
+from penstock.epochs.going_back import turn_back
 from penstock.epochs.intents import read_intent
 from penstock.epochs.layout import claim_states, lay_out
+from penstock.epochs.repairs import begun, finish_repair
 from penstock.epochs.retention import orphans
 from penstock.epochs.source_claims import claim_sources
 from penstock.failpoints import fail_point
@@ -30,7 +32,7 @@ from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.stages import cut
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, StateLayout, load_manifest
+from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, StateLayout, WentBack, load_manifest
 from penstock.storage import Storage
 
 log = logging.getLogger("penstock")
@@ -106,7 +108,7 @@ def take_over(
     )
     restored = before.restored if before is not None else None
     if start is not None:
-        restored = msgspec.structs.replace(start.restored, at=next_epoch(head))
+        restored = start.restored
     return Taken(
         info=info,
         term=term,
@@ -125,13 +127,18 @@ def next_epoch(head: Head) -> Epoch:
     return Epoch(max(head.epochs, default=0) + 1)
 
 
-def finish_commits(storage: Storage, head: Head, committers: Mapping[StepId, Committer], *, exactly_once: bool) -> None:
+def finish_commits(
+    storage: Storage, head: Head, committers: Mapping[StepId, Committer], *, guarantee: Guarantee, back: WentBack | None = None
+) -> None:
     """Commit the sinks of epochs that were committed but not marked done.
 
-    Only of those that led to the head: a driver that woke up late may have left a manifest whose epoch is nobody's past.
+    Only of those that led to what is gone on from, the head or the epoch gone back to: a driver that woke up late may have left a
+    manifest whose epoch is nobody's past.
     """
     unfinished: list[Manifest] = []
     manifest = head.manifest
+    if back is not None:
+        manifest = load_manifest(storage, back.to) if back.to in head.epochs else None
     while manifest is not None:
         if manifest.epoch in head.undone:
             unfinished.append(manifest)
@@ -139,18 +146,27 @@ def finish_commits(storage: Storage, head: Head, committers: Mapping[StepId, Com
         further = parent in head.epochs and any(epoch <= parent for epoch in head.undone) if parent is not None else False
         manifest = load_manifest(storage, parent) if parent is not None and further else None
     for manifest in reversed(unfinished):
-        if exactly_once:
+        turn_back(committers, manifest, guarantee)
+        if guarantee == "exactly-once":
             commit_sinks(committers, manifest.committables, manifest.epoch)
+        finish_repair(committers, manifest, guarantee)
         mark_done(storage, manifest.epoch)
 
 
-def take_over_manifest(taken: Taken, config: JobConfig, storage: Storage, now_ms: Milliseconds) -> Manifest:
-    """The empty epoch with which this driver begins. Whoever drove before fails to commit from then on."""
+def take_over_manifest(
+    taken: Taken, config: JobConfig, storage: Storage, now_ms: Milliseconds, back: WentBack | None = None
+) -> Manifest:
+    """The empty epoch with which this driver begins. Whoever drove before fails to commit from then on.
+
+    Its number is above all that were ever used, by this storage or by a sink."""
     before = taken.before
-    epoch = next_epoch(taken.head)
+    epoch = next_epoch(taken.head) if back is None else Epoch(back.beyond + 1)
     sources = dict(taken.sources)
-    if config.guarantee == "at-most-once" and not taken.elsewhere:
+    if config.guarantee == "at-most-once" and not taken.elsewhere and back is None:
         sources = {**sources, **read_intent(storage, Epoch(epoch - 1))}
+    restored = taken.restored
+    if restored is not None and taken.elsewhere:
+        restored = msgspec.structs.replace(restored, at=epoch)
     return Manifest(
         version=VERSION,
         job=taken.info.job,
@@ -164,7 +180,23 @@ def take_over_manifest(taken: Taken, config: JobConfig, storage: Storage, now_ms
         watermarks=before.watermarks if before else {},
         state=taken.layout,
         finished=before.finished if before else False,
-        restored=taken.restored,
+        restored=restored,
+        back=back,
+        repair=begun(back, epoch, before, taken.head.manifest),
+    )
+
+
+def claim_of(taken: Taken, manifest: Manifest) -> Manifest | None:
+    """What is committed before a take-over epoch whose number is not the next one, because sinks know of more epochs than the
+    storage: the epoch after the head, so that of several drivers only one goes on from there. Pure.
+
+    Its number may have been used by the line that was lost: a start that finds it as the head goes back as this one does.
+    """
+    following = next_epoch(taken.head)
+    if manifest.epoch == following:
+        return None
+    return msgspec.structs.replace(
+        manifest, epoch=following, restored=taken.before.restored if taken.before else None, repair=None
     )
 
 

@@ -81,6 +81,30 @@ class Restored(msgspec.Struct, frozen=True):
     at: Epoch
 
 
+class WentBack(msgspec.Struct, frozen=True):
+    """A take-over that goes on from an earlier epoch than the newest: `to`, or 0; `beyond` is the newest that is given up.
+
+    `repair`: sinks that can keep the old output visible until the new one has caught up.
+    """
+
+    to: Epoch
+    beyond: Epoch
+    repair: bool = False
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """Output published after epoch `to` is being replaced; carried on from manifest to manifest.
+
+    `at`: the take-over epoch that began it; `until`: the sources' positions at the old head (None: not known); `done`: the epoch
+    in which all of them were reached.
+    """
+
+    to: Epoch
+    at: Epoch
+    until: dict[str, Any] | None = None
+    done: Epoch | None = None
+
+
 class EpochInput(msgspec.Struct, frozen=True):
     """What an epoch was told, enough to run it again."""
 
@@ -113,6 +137,9 @@ class Manifest(msgspec.Struct, frozen=True):
     """The program's hash: see `penstock.programs`."""
     restored: Restored | None = None
     earlier: list[EpochInput] = []
+    back: WentBack | None = None
+    """Of a take-over epoch only."""
+    repair: Repair | None = None
 
 
 _encode = msgspec.json.Encoder().encode

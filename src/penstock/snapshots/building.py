@@ -30,11 +30,12 @@ from penstock.runtime.manifest import SourceState
 from penstock.runtime.operators.operator import StateDeclaration
 from penstock.runtime.operators.source import SourceStep
 from penstock.runtime.services import TIMER_STATES
-from penstock.snapshots.columns import Columns
+from penstock.snapshots.columns import Columns, schema_of_keys
 from penstock.snapshots.editing import StateEditor
 from penstock.snapshots.format import SavedJob, SavepointInfo, SavepointWriter
 from penstock.snapshots.given import tables_of
 from penstock.snapshots.kinds import Undeclared, keyed_layout
+from penstock.snapshots.shapes import JSON_METADATA
 from penstock.snapshots.sorting import Sorter, as_entries, write_entries
 from penstock.state.handles import state_codec
 from penstock.state.key_groups import check_parallelism
@@ -78,18 +79,23 @@ class BuiltState(StateEditor):
 
     def _schema_for(self, rows: Any) -> pa.Schema:
         """Of rows that are dicts, keys whose type is not declared have the type of the first one."""
-        if not (isinstance(rows, list) and rows and isinstance(rows[0], dict)):
-            return self.schema
-        self._find_out(pa.table({name: [rows[0][name]] for name in ("key", "map_key") if rows[0].get(name) is not None}))
+        if isinstance(rows, list) and rows and isinstance(rows[0], dict):
+            self._set_undeclared(**{name: schema_of_keys([_listed(rows[0].get(name))]) for name in ("key", "map_key")})
         return self.schema
 
     def _find_out(self, table: pa.Table) -> None:
         """What keys are that the program does not declare, from the types that they have."""
-        undeclared = self.columns.undeclared
-        key = _key_schema(table, "key") if self.info.key_schema is None else undeclared.key
-        map_key = _key_schema(table, "map_key") if self.info.sub_schema == "any" else undeclared.map_key
-        found = Undeclared(key, map_key, undeclared.naive)
-        if found != undeclared:
+        if any(name in table.column_names and table.schema.field(name).metadata != JSON_METADATA for name in ("key", "map_key")):
+            self._set_undeclared(**{name: _key_schema(table, name) for name in ("key", "map_key")})
+
+    def _set_undeclared(self, key: Any, map_key: Any) -> None:
+        before = self.columns.undeclared
+        found = Undeclared(
+            key if self.info.key_schema is None else before.key,
+            map_key if self.info.sub_schema == "any" else before.map_key,
+            before.naive,
+        )
+        if found != before:
             self.columns = Columns.of(self.info, self.columns.max_parallelism, found)
 
     def _with_expiry(self, table: pa.Table) -> pa.Table:
@@ -113,6 +119,10 @@ class BuiltState(StateEditor):
             return
         for _, _, value in entries:
             codec.read(value[skip:])
+
+
+def _listed(key: Any) -> Any:
+    return [_listed(part) for part in key] if isinstance(key, tuple) else key
 
 
 def _key_schema(table: pa.Table, name: str) -> Any:

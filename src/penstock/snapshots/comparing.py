@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
@@ -24,14 +23,12 @@ from penstock.snapshots.columns import Columns
 from penstock.snapshots.content import Content, Entries, open_content
 from penstock.snapshots.finding import readable
 from penstock.snapshots.format import SavedState
-from penstock.snapshots.json_text import tagged
 from penstock.snapshots.kinds import CHUNKED
 from penstock.snapshots.regrouping import regrouped
 from penstock.snapshots.sorting import Sorter, as_blocks, as_entries
-from penstock.snapshots.window_rows import rows_of_chunks
+from penstock.snapshots.window_rows import rows_of_chunks, shown_row
 from penstock.state.files import Block
 from penstock.state.key_groups import group_of
-from penstock.state.layout import time_from_sortable
 
 _unpack = msgspec.msgpack.Decoder().decode
 
@@ -250,10 +247,7 @@ class _Shower:
         assert self._saved is not None
         info = self._saved.info
         if info.kind in CHUNKED and raw_value[:1] == b"{":
-            times = [_moment(raw_key[at : at + 8]) for at in range(0, _times(info) * 8, 8)]
-            names = ("start", "end") if _times(info) == 2 else ("time",)
-            key = tagged(_unpack(raw_key[_times(info) * 8 :]))
-            return {**dict(zip(names, times, strict=True)), "key": key}, msgspec.json.decode(raw_value)
+            return shown_row(info, raw_key, raw_value)
         if self._columns is None:
             self._columns = self._content.columns(self._saved.number)
         (row,) = readable(pa.Table.from_arrays(self._columns.read([raw_key], [raw_value]), schema=self._columns.schema))
@@ -261,11 +255,3 @@ class _Shower:
         if info.kind == "list":
             row.pop("chunk")
         return row, value
-
-
-def _moment(data: bytes) -> Any:
-    ms = time_from_sortable(data)
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return ms

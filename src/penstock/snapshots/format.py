@@ -31,6 +31,7 @@ from penstock.snapshots.state_file import StateFile, StateWriter, read_state, re
 from penstock.storage import Storage
 
 __all__ = [
+    "SAVEPOINT",
     "SavedJob",
     "SavedState",
     "SavepointInfo",

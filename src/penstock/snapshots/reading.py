@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.ids import Epoch, Milliseconds
+from penstock.errors import StateError
+from penstock.ids import MIN_WATERMARK, Epoch, Milliseconds
 from penstock.runtime.manifest import Restored, SourceState, StateInfo
 from penstock.snapshots.columns import Columns
 from penstock.snapshots.content import Content, SavepointContent, open_content, state_of
 from penstock.snapshots.finding import Finder
 from penstock.snapshots.format import SavedJob, SavedState
+from penstock.snapshots.kinds import CHUNKED
+from penstock.snapshots.window_rows import rows_of_chunks, shown_row
 from penstock.storage.local import LocalStorage
 
 if TYPE_CHECKING:
@@ -164,6 +167,17 @@ class SnapshotState:
 
     def _saved_files(self) -> Any:
         return next(state for state in self._snapshot.info.states if state.number == self.number).files
+
+    def windows(self) -> Iterator[dict[str, Any]]:
+        """Of windows over columns: a dict for each key and slice (or session), with the aggregates so far."""
+        watermark = self._snapshot.watermarks.get(self.step, MIN_WATERMARK)
+        rows = rows_of_chunks(self._content.entries(self.number), self.info, watermark) if self.kind in CHUNKED else None
+        if rows is None:
+            raise StateError(f"{self!r} has no windows over columns that can be read", hint="to_arrow() gives its entries")
+        for _, keys, values in rows:
+            for key, value in zip(keys, values, strict=True):
+                of, aggregates = shown_row(self.info, key, value)
+                yield {**of, **aggregates}
 
     def find(self, key: Any) -> pa.Table:
         """The rows of one key. Only its key group is read."""

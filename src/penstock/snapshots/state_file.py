@@ -22,6 +22,7 @@ from penstock.errors import StateError
 from penstock.ids import MIN_WATERMARK, Milliseconds
 from penstock.runtime.manifest import StateInfo
 from penstock.snapshots.columns import Columns
+from penstock.snapshots.kinds import CHUNKED
 from penstock.state.layout import time_from_sortable
 from penstock.state.row_groups import (
     KEY_GROUP,
@@ -180,8 +181,8 @@ class StateWriter:
         due: Milliseconds
         if self.info.kind == "timers":
             due = time_from_sortable(first_key[:8])
-        elif self.info.kind in _DUE_AT_ONCE:
-            due = MIN_WATERMARK
+        elif self.info.kind in CHUNKED:
+            due = MIN_WATERMARK  # only the operator can tell: it is made to look at once
         else:
             return
         self.next_due = due if self.next_due is None else min(due, self.next_due)

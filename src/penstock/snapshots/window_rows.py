@@ -10,6 +10,7 @@ input was cut into epochs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
@@ -45,6 +46,21 @@ def rows_of_chunks(entries: Entries, info: StateInfo, watermark: Milliseconds) -
     """The rows, as entries: the raw key is the time (or start and end) and the key, the raw value is JSON."""
     measures = measures_of(info)
     return None if measures is None else _rows(entries, info, measures, watermark)
+
+
+def shown_row(info: StateInfo, raw_key: bytes, raw_value: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A row of `rows_of_chunks`, for people: what it is of, and its aggregates."""
+    names = ("start", "end") if info.kind == "session runs" else ("time",)
+    of: dict[str, Any] = {name: moment(time_from_sortable(raw_key[8 * n : 8 * n + 8])) for n, name in enumerate(names)}
+    return {**of, "key": tagged(_unpack(raw_key[8 * len(names) :]))}, msgspec.json.decode(raw_value)
+
+
+def moment(ms: Milliseconds) -> datetime | int:
+    """A time for people; a number where the calendar ends."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return ms
 
 
 def _rows(entries: Entries, info: StateInfo, measures: Named, watermark: Milliseconds) -> Entries:
@@ -125,4 +141,6 @@ def _shown(vectors: list[Any], measures: Named) -> Iterator[bytes]:
 def _plain(value: Any) -> Any:
     if type(value) is int and not -EXACT_IN_INT <= value < EXACT_IN_INT:
         return {"$integer": str(value)}
+    if type(value) is float and value.is_integer():
+        return int(value)  # whole numbers that were merged with fractions
     return tagged(_unpack(encode_untyped(value)))

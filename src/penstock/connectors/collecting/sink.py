@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.connectors.protocol import Committable, CommitterContext, WriterContext
+from penstock.connectors.protocol import Committable, CommitterContext, Published, WriterContext
 from penstock.connectors.volatile import CommittedOnce, VolatileWriter, unpack
 from penstock.errors import ConfigError
 from penstock.ids import Epoch
@@ -31,6 +31,11 @@ class Collected:
             if self._once.first(context, epoch):
                 self._values += values
                 self._changed.notify_all()
+
+    def published_after(self, context: CommitterContext, epoch: Epoch) -> Published:
+        with self._changed:
+            last = self._once.last(context)
+        return Published(newest=last, epochs=0 if last is None or last <= epoch else None)
 
     def reopen(self) -> None:
         with self._changed:
@@ -125,6 +130,9 @@ class CollectCommitter:
         for committable in committables:
             values += unpack(committable)[0]
         self._collected.add(self._context, epoch, values)
+
+    def published_after(self, epoch: Epoch) -> Published:
+        return self._collected.published_after(self._context, epoch)
 
     def abort(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
         pass

@@ -121,6 +121,14 @@ class _Enumerator:
             backlog=remaining,
         )
 
+    def reached(self, position: Position, goal: Position) -> bool | None:
+        if position is None or goal is None:
+            return goal is None
+        here, there = msgspec.convert(position, CollectionPosition), msgspec.convert(goal, CollectionPosition)
+        if here.size != there.size or len(here.offsets) != len(there.offsets):
+            return None
+        return all(a >= b for a, b in zip(here.offsets, there.offsets, strict=True))
+
     def _resume(self, position: Position, bounds: list[tuple[int, int]]) -> CollectionPosition:
         size = len(self._source.values)
         if position is None:

@@ -89,6 +89,7 @@ class FileEnumerator:
                 hint="set watch= back to what it was, or start the step under another name",
             )
         at.kind = self._listing.kind
+        self._without_taken_back(at)
         at.recent = self._listing.times(at.recent)
         waiting = _Waiting(self._listing.after(at.last, dict(at.recent)))
         active = self._active(at, waiting)
@@ -107,11 +108,40 @@ class FileEnumerator:
             backlog=self._backlog(at) if left else 0,
         )
 
+    def reached(self, position: Position, goal: Position) -> bool | None:
+        if position == goal or goal is None:
+            return True
+        there = msgspec.convert(goal, FilesPosition)
+        if self._listing.taken_back(there.last) is not None:
+            return None
+        return position is not None and covers(msgspec.convert(position, FilesPosition), there)
+
     def committed(self, position: Position, epoch: Epoch) -> None:
         pass
 
     def close(self) -> None:
         pass
+
+    def _without_taken_back(self, at: FilesPosition) -> None:
+        """What was read cannot be unread: if it was taken back, stop; or, if told to, go on with what replaces it."""
+        taken = self._listing.taken_back(at.last)
+        if taken is None:
+            return
+        if self._source.on_taken_back == "fail":
+            raise SourceError(
+                f"{self._source.path} has taken back what was published after epoch {taken.to}",
+                detail=f"this source has read it up to epoch {taken.read}, and cannot unread it",
+                hint="start this job from an epoch in which it had not read that yet; "
+                'or set on_taken_back="continue" to read what replaces it as well',
+            )
+        log.warning(
+            "%s has taken back what was published after epoch %d: it was read up to epoch %d, what replaces it is read as well",
+            self._source.path,
+            taken.to,
+            taken.read,
+        )
+        at.last = taken.last
+        at.queues = [[file for file in queue if file.path not in taken.paths] for queue in at.queues]
 
     def _active(self, at: FilesPosition, waiting: _Waiting) -> list[str]:
         if not self._source.bounded:
@@ -220,6 +250,36 @@ class FileEnumerator:
     def _backlog(self, at: FilesPosition) -> int:
         queued = sum(f.size - (f.at if f.at < f.size else 0) for queue in at.queues for f in queue)
         return round((queued + self._listing.bytes_after(at.last)) / self._lines.average)
+
+
+def covers(position: FilesPosition, goal: FilesPosition) -> bool:
+    """Is everything read at `position` that was read at `goal`?
+
+    At `goal` all files up to its last key are read, but for the rests that are queued. So at `position` the last key must not be
+    before, and a file queued there must be queued at `goal` too, read no further; or come after all files of `goal`.
+    """
+    if goal.last is not None and (position.last is None or position.last < goal.last or position.kind != goal.kind):
+        return False
+    rests = {file.path: file.at for queue in goal.queues for file in queue}
+    for ordinal, file in _queued(position):
+        if file.path in rests:
+            if file.at < rests[file.path]:
+                return False
+        elif position.kind == "mtime":
+            read = position.recent.get(file.path)
+            if goal.last is None or read is None or (read, file.path) <= goal.last:
+                return False
+        elif ordinal < goal.ordinal:
+            return False
+    return True
+
+
+def _queued(at: FilesPosition) -> Iterator[tuple[int, Queued]]:
+    """The queued files, with the number that each was assigned as: file n went to lane n % lanes."""
+    for lane, queue in enumerate(at.queues):
+        newest = at.ordinal - 1 - (at.ordinal - 1 - lane) % at.lanes
+        for back, file in enumerate(reversed(queue)):
+            yield newest - back * at.lanes, file
 
 
 class _Waiting:

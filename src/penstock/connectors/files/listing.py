@@ -1,9 +1,13 @@
 """The files of a source, in the order in which they are read.
 
 Every file has a key: (0, path) for a bounded source, (mtime, path) for a watched folder, (number, index) for a folder with a
-`_log/`, where only what the log names counts. `last` in the position is the greatest key assigned, and that is all that is
+`_log/`, where only what the log shows counts. `last` in the position is the greatest key assigned, and that is all that is
 remembered of the files read, but for one thing: names and times of a folder may become visible a little out of order, so those
 within `GRACE` of the newest are remembered by name.
+
+A log may take back what it has shown (see `view`). Files that were taken back are not read. A position says with its greatest
+key what was read: all that is shown up to there; it is good as long as its entry is shown. If it is not, some of what was read
+has been taken back (`TakenBack`).
 """
 
 from __future__ import annotations
@@ -16,13 +20,17 @@ from typing import Literal
 
 import msgspec
 
+from penstock.connectors.files.log import VERSION, checked_body
 from penstock.connectors.files.places import Place
-from penstock.errors import NotFoundError, SourceError
+from penstock.connectors.files.view import Runs, beyond, holds, numbers, shared, up_to
+from penstock.errors import CorruptFileError, NotFoundError, SourceError
 
 log = logging.getLogger("penstock.files")
 
 GRACE_NS = 60_000_000_000
 _LOG_ENTRIES_AT_ONCE = 10_000
+_AFTER_ALL = "~"
+"""In a key: after all files of the entry."""
 
 Key = tuple[int, str]
 Kind = Literal["path", "mtime", "log"]
@@ -44,6 +52,29 @@ class _LogFile(msgspec.Struct):
 
 class _LogEntry(msgspec.Struct):
     files: list[_LogFile] = []
+    version: int = 1
+    epoch: int = 0
+    shown: Runs | None = None
+    held: Runs | None = None
+
+    def path_to(self, number: int) -> Runs:
+        """The entries up to this one, on its line."""
+        if self.shown is None:
+            return ((0, number),)
+        return up_to(self.shown if holds(self.shown, number) else self.held or (), number)
+
+
+class TakenBack(msgspec.Struct, frozen=True):
+    """Some of what a position says was read is not shown any more.
+
+    What was published after epoch `to` has been taken back, up to epoch `read` of it was read; `last` is where both lines part,
+    `paths` are the files that were taken back.
+    """
+
+    to: int
+    read: int
+    last: Key | None
+    paths: frozenset[str]
 
 
 class Listing:
@@ -58,6 +89,7 @@ class Listing:
         self._sums: list[int] = [0]
         self._names: dict[str, int] | None = None
         self._numbered: dict[int, str] = {}
+        self._runs: Runs = ()
         self._unread: list[int] = []
         self._log_to: int | None = None
         self._dropped: Key | None = None
@@ -133,10 +165,31 @@ class Listing:
         names = self._names or {}
         return {path: max(at, names.get(path, at)) for path, at in recent.items()}
 
+    def taken_back(self, last: Key | None) -> TakenBack | None:
+        """Has the log taken back something that was read up to `last`?"""
+        if self.kind != "log" or last is None or holds(self._runs, last[0]):
+            return None
+        entry = self._read_entry(last[0])
+        path = entry.path_to(last[0])
+        common = shared(path, self._runs)
+        gone = list(numbers(beyond(path, common)))
+        return TakenBack(
+            to=self._read_entry(common).epoch if common else 0,
+            read=entry.epoch,
+            last=(common, _AFTER_ALL) if common else None,
+            paths=frozenset(self._place.join(file.path) for number in gone for file in self._read_entry(number).files),
+        )
+
     def _look_at_log(self, names: list[str], last: Key | None) -> None:
         self._numbered = {int(name[:-5]): name for name in names if name.endswith(".json") and name[:-5].isdigit()}
+        newest = max(self._numbered, default=0)
+        shown = self._read_entry(newest).shown if newest else ()
+        runs = ((0, newest),) if shown is None else shown
+        if self._log_to is not None and up_to(runs, self._log_to) != up_to(self._runs, self._log_to):
+            self._log_to = None  # something was taken back
+        self._runs = runs
         self._rewind(last)
-        self._unread = sorted(n for n in self._numbered if self._log_to is None or n > self._log_to)
+        self._unread = sorted(n for n in self._numbered if holds(runs, n) and (self._log_to is None or n > self._log_to))
         if last is not None:  # what has been read long ago need not be kept
             self._dropped = last
             self._hold(self._entries[self._at(last) :])
@@ -145,7 +198,7 @@ class Listing:
         """Start the log anew when asked about a position before what was dropped, or for the first time."""
         if self._log_to is None or (self._dropped is not None and (last is None or last < self._dropped)):
             self._log_to = -1 if last is None else last[0] - 1
-            self._unread = sorted(n for n in self._numbered if n > self._log_to)
+            self._unread = sorted(n for n in self._numbered if n > self._log_to and holds(self._runs, n))
             self._dropped = None
             self._hold([])
 
@@ -153,21 +206,28 @@ class Listing:
         """Read on in the log; False when there is nothing more in it now."""
         before = len(self._entries)
         while self._unread and len(self._entries) == before:
-            numbers, self._unread = self._unread[:_LOG_ENTRIES_AT_ONCE], self._unread[_LOG_ENTRIES_AT_ONCE:]
-            added = [entry for number in numbers for entry in self._log_entry(number)]
-            self._log_to = numbers[-1]
+            some, self._unread = self._unread[:_LOG_ENTRIES_AT_ONCE], self._unread[_LOG_ENTRIES_AT_ONCE:]
+            added = [entry for number in some for entry in self._log_entry(number)]
+            self._log_to = some[-1]
             self._hold(self._entries + added)
         return len(self._entries) > before
 
     def _log_entry(self, number: int) -> Iterator[Entry]:
-        path = self._place.join(f"_log/{self._numbered[number]}")
-        try:
-            entry = msgspec.json.decode(self._place.read(path), type=_LogEntry)
-        except (msgspec.MsgspecError, FileNotFoundError, NotFoundError) as error:
-            raise SourceError(f"the log entry {path} cannot be read", detail=str(error)) from error
-        for i, file in enumerate(entry.files):
+        for i, file in enumerate(self._read_entry(number).files):
             size = next((n for n in (file.bytes, file.size) if n is not None), -1)
             yield Entry((number, f"{i:08d}"), self._place.join(file.path), size)
+
+    def _read_entry(self, number: int) -> _LogEntry:
+        path = self._place.join(f"_log/{self._numbered.get(number, f'{number:020d}.json')}")
+        try:
+            entry = msgspec.json.decode(checked_body(self._place.read(path), path), type=_LogEntry)
+        except (msgspec.MsgspecError, CorruptFileError, FileNotFoundError, NotFoundError) as error:
+            raise SourceError(f"the log entry {path} cannot be read", detail=str(error)) from error
+        if entry.version > VERSION:
+            raise SourceError(
+                f"the log entry {path} has version {entry.version}", hint=f"this Penstock knows version {VERSION}: upgrade it"
+            )
+        return entry
 
     def _hold(self, entries: list[Entry]) -> None:
         self._entries = sorted(entries, key=lambda e: e.key)

@@ -13,25 +13,25 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from penstock.connectors.files.formats import FormatName, format_of
-from penstock.connectors.files.log import PublishedFile, read_entries, read_file
+from penstock.connectors.files.log import PublishedFile, read_file, shown_entries
 from penstock.records import DICT_ROW
 from penstock.storage import open_storage
 
 
 class PublishedFiles:
-    """The published files of a folder, oldest epoch first."""
+    """The published files of a folder, oldest epoch first; without what was taken back, and what is held back by a repair."""
 
     def __init__(self, uri: str | os.PathLike[str], format: FormatName | None = None) -> None:
         self._storage = open_storage(uri)
         self._format = format
 
     def files(self) -> Iterator[PublishedFile]:
-        for _, entry in read_entries(self._storage):
+        for _, entry in shown_entries(self._storage):
             yield from entry.files
 
     def epochs(self) -> list[int]:
-        """The epochs that published something."""
-        return [entry.epoch for _, entry in read_entries(self._storage)]
+        """The epochs that published something that is still shown."""
+        return [entry.epoch for _, entry in shown_entries(self._storage)]
 
     def rows(self) -> Iterator[Any]:
         """All rows: dicts, or strings where the files are text."""

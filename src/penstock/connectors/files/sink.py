@@ -1,33 +1,29 @@
 """Files, exactly once.
 
 Writers put each epoch's records into files of their own, under names that no other attempt has. Nobody is promised to find them
-by listing: they become output when the committer names them in the log (see `log`).
+by listing: they become output when the committer names them in the log (see `log`, `chain`).
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from datetime import timedelta
 from typing import Any, get_args
 
-import msgspec
 import pyarrow as pa
 
+from penstock.connectors.files.committer import FileCommitter
 from penstock.connectors.files.formats import FormatName
-from penstock.connectors.files.log import PublishedFile, PublishedLog
 from penstock.connectors.files.output.arrow_types import arrow_schema
-from penstock.connectors.files.output.names import DATA, PUBLISHED, part_attempt
 from penstock.connectors.files.writers import FileWriter
-from penstock.connectors.protocol import Committable, CommitterContext, WriterContext
+from penstock.connectors.protocol import CommitterContext, WriterContext
 from penstock.errors import ConfigError
-from penstock.ids import Epoch
-from penstock.storage import LocalStorage, Storage, open_storage
+from penstock.storage import open_storage
+from penstock.timing.durations import Duration, to_ms
 
-_LOGGER = logging.getLogger(__name__)
 _LINES = (None, "none", "gzip", "zstd")
 _COMPRESSIONS: dict[str, tuple[str | None, ...]] = {
     "json": _LINES,
@@ -44,6 +40,7 @@ class FileSink:
     Records are dicts, dataclasses, NamedTuples, msgspec Structs, tuples (columns `f0`, `f1`, … or those in `columns=`) or single
     values (column `value`). Parquet and CSV have the columns of `schema=`, or of the first records. `partition_by=` is a column,
     or a function from a record to a folder. `tidy=True` also shows published files under `published/`, for people who just list.
+    Files of output that is taken back, when the job goes back to an earlier epoch, stay for `keep_taken_back`.
     """
 
     uri: str
@@ -55,6 +52,7 @@ class FileSink:
     compression: str | None = None
     max_file_records: int | None = None
     tidy: bool = False
+    keep_taken_back: Duration = timedelta(hours=1)
 
     def __post_init__(self) -> None:
         uri = os.fspath(self.uri)
@@ -76,6 +74,7 @@ class FileSink:
             object.__setattr__(self, "compression", None)
         if self.max_file_records is not None and self.max_file_records < 1:
             raise ConfigError(f"A file cannot have {self.max_file_records} records", hint="max_file_records= is 1 or more")
+        to_ms(self.keep_taken_back, what="keep_taken_back")
         if self.schema is not None:
             if self.columns is not None:
                 raise ConfigError("A FileSink has schema= or columns=, not both", hint="the schema names the columns")
@@ -103,70 +102,3 @@ class FileSink:
 
     def describe(self) -> str:
         return f"{self.format} files in {self.uri}"
-
-
-class FileCommitter:
-    """Publishes; the folder is taken when it is made."""
-
-    def __init__(self, sink: FileSink, context: CommitterContext, storage: Storage) -> None:
-        self._sink = sink
-        self._context = context
-        self._storage = storage
-        self._log = PublishedLog(storage, context.job, context.step, context.job_name)
-        self._log.own()
-
-    def commit(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
-        files = _files(committables)
-        if not files:
-            return
-        self._log.publish(epoch, files)
-        if self._sink.tidy:
-            self._show(files)
-
-    def abort(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
-        published = self._log.published_in(epoch)  # whatever the caller believes: output is never taken back
-        self._storage.delete([file.path for file in _files(committables) if file.path not in published])
-
-    def sweep(self) -> int:
-        """Remove files of old attempts that were never published; returns how many.
-
-        Only after recovery has committed what the last manifest holds: until then its files are not in the log.
-        """
-        old = [
-            listed.path
-            for listed in self._storage.list(DATA)
-            if (attempt := part_attempt(listed.path)) is not None and self._context.sweepable(attempt)
-        ]
-        if not old:
-            return 0
-        published = self._log.published()  # after the listing: what was published in between is in it
-        left = [path for path in old if path not in published]
-        self._storage.delete(left)
-        return len(left)
-
-    def close(self) -> None:
-        pass
-
-    def _show(self, files: Sequence[PublishedFile]) -> None:
-        for file in files:
-            path = PUBLISHED + file.path.removeprefix(DATA)
-            try:
-                if isinstance(self._storage, LocalStorage):
-                    _link(os.path.join(self._storage.root, file.path), os.path.join(self._storage.root, path))
-                elif not self._storage.exists(path):
-                    with self._storage.open(file.path) as source, self._storage.writer(path) as target:
-                        shutil.copyfileobj(source, target, 1 << 20)
-            except OSError as error:  # the output is published; only the convenience is missing
-                _LOGGER.warning("%s could not be shown as %s: %s", file.path, path, error)
-
-
-def _files(committables: Sequence[Committable]) -> list[PublishedFile]:
-    return [msgspec.convert(file, PublishedFile) for committable in committables for file in committable["files"]]
-
-
-def _link(source: str, target: str) -> None:
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    try:
-        os.link(source, target)
-    except FileExistsError:
-        pass

@@ -36,6 +36,8 @@ class FileSource:
     - `lanes`: how many files are read side by side, each lane in order and with its own event time. Default: the parallelism
       the job is first run with.
     - `on_bad_record`: "fail", or "skip" to count, log and leave out records that cannot be read.
+    - `on_taken_back`: when a followed `_log/` takes back files that were read: "fail" names the epoch and stops, "continue" goes
+      on with what replaces them, so that both have been read.
     - CSV: `delimiter`; `header=False` takes the names from the schema; `newlines_in_values=True` allows quoted values to
       hold line ends, at the price that a file is read in one piece.
     """
@@ -49,6 +51,7 @@ class FileSource:
     lanes: int | None = None
     batch_size: int = 262144
     on_bad_record: Literal["fail", "skip"] = "fail"
+    on_taken_back: Literal["fail", "continue"] = "fail"
     delimiter: str = ","
     header: bool = True
     newlines_in_values: bool = False
@@ -68,6 +71,8 @@ class FileSource:
             object.__setattr__(self, "columns", tuple(self.columns))
         if self.on_bad_record not in ("fail", "skip"):
             raise ConfigError(f"on_bad_record={self.on_bad_record!r} is not known", hint='use "fail" or "skip"')
+        if self.on_taken_back not in ("fail", "continue"):
+            raise ConfigError(f"on_taken_back={self.on_taken_back!r} is not known", hint='use "fail" or "continue"')
         for name in ("lanes", "batch_size"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):

@@ -117,6 +117,9 @@ class _Enumerator:
         newest = at.next if self._source.rate is None else max(at.next, self._due(at, now_ms) or 0)
         return msgspec.to_builtins(msgspec.structs.replace(at, next=newest)), newest - at.next
 
+    def reached(self, position: Position, goal: Position) -> bool:
+        return _next(position) >= _next(goal)
+
     def _resume(self, position: Position, now_ms: int) -> GeneratorPosition:
         partitions = self._source.partitions
         if position is not None:
@@ -140,6 +143,10 @@ class _Enumerator:
 
     def close(self) -> None:
         pass
+
+
+def _next(position: Position) -> int:
+    return 0 if position is None else msgspec.convert(position, GeneratorPosition).next
 
 
 def _first(at: GeneratorPosition, partition: int) -> int:

@@ -62,6 +62,14 @@ class FrameEnumerator:
             backlog=remaining,
         )
 
+    def reached(self, position: Position, goal: Position) -> bool | None:
+        if position is None or goal is None:
+            return goal is None
+        here, there = msgspec.convert(position, FramePosition), msgspec.convert(goal, FramePosition)
+        if len(here.rows) != len(there.rows):
+            return None
+        return all(a >= b for a, b in zip(here.rows, there.rows, strict=True))
+
     def committed(self, position: Position, epoch: Epoch) -> None:
         pass
 

@@ -65,6 +65,12 @@ class StreamEnumerator:
             partitions=self._names,
         )
 
+    def reached(self, position: Position, goal: Position) -> bool | None:
+        if position is None or goal is None:
+            return goal is None
+        here, there = msgspec.convert(position, StreamPosition), msgspec.convert(goal, StreamPosition)
+        return here.batch >= there.batch if here.query == there.query else None
+
     def committed(self, position: Position, epoch: Epoch) -> None:
         if position is None or self._running is None:
             return

@@ -2,16 +2,20 @@
 
 The law: the rows of an epoch and the record (job, sink) → epoch are written in one transaction, and only when the record is still
 below the epoch. So a commit that is repeated, by this driver or by one that took over or woke up late, changes nothing.
+
+What is committed cannot be taken back. When a job goes back to an earlier epoch, its next epochs have higher numbers than any
+before, so that what is computed again is written again; and the number from which it goes on is recorded at once, so that a
+driver of the line that was given up changes nothing either.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Generic, Protocol, TypeVar
 
-from penstock.connectors.protocol import Committable, CommitterContext, WriterContext
+from penstock.connectors.protocol import Committable, CommitterContext, Published, WriterContext
 from penstock.connectors.twophase.identity import SinkKey
 from penstock.connectors.twophase.staging import (
     StagingWriter,
@@ -96,26 +100,22 @@ class TransactionalCommitter:
         paths = staged_paths(committables)
         if not paths:
             return
-        try:
-            transaction = self._sink.connect()
-            try:
-                self._write_once(transaction, epoch, committables)
-            except BaseException:
-                with suppress(Exception):  # the first error is the one to tell
-                    transaction.rollback()
-                raise
-            finally:
-                with suppress(Exception):
-                    transaction.close()
-        except PenstockError:
-            raise
-        except Exception as error:
-            raise SinkError(
-                f"The sink {self._key.sink} could not commit epoch {epoch}",
-                detail=f"{self._sink.describe()}\n{error!r}",
-                hint="the staged rows are kept, and the commit is tried again when the job goes on",
-            ) from error
+        with self._transaction(f"could not commit epoch {epoch}") as transaction:
+            self._write_once(transaction, epoch, committables)
         discard(self._context.storage, paths)
+
+    def published_after(self, epoch: Epoch) -> Published:
+        with self._transaction("could not say what it has committed") as transaction:
+            committed = self._sink.committed_epoch(transaction, self._key)
+            transaction.rollback()
+        if committed is None:
+            return Published(epochs=0, records=0)
+        return Published(newest=Epoch(committed), epochs=0 if committed <= epoch else None)
+
+    def fence(self, at: Epoch) -> None:
+        """Record an epoch without rows: whoever is late finds that it is."""
+        with self._transaction(f"could not record epoch {at}") as transaction:
+            self._write_once(transaction, at, ())
 
     def abort(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
         self._context.storage.delete(staged_paths(committables))
@@ -126,6 +126,28 @@ class TransactionalCommitter:
 
     def close(self) -> None:
         pass
+
+    @contextmanager
+    def _transaction(self, problem: str) -> Iterator[Transaction]:
+        try:
+            transaction = self._sink.connect()
+            try:
+                yield transaction
+            except BaseException:
+                with suppress(Exception):
+                    transaction.rollback()
+                raise
+            finally:
+                with suppress(Exception):
+                    transaction.close()
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise SinkError(
+                f"The sink {self._key.sink} {problem}",
+                detail=f"{self._sink.describe()}\n{error!r}",
+                hint="the staged rows are kept, and the commit is tried again when the job goes on",
+            ) from error
 
     def _write_once(self, transaction: Transaction, epoch: Epoch, committables: Sequence[Committable]) -> None:
         committed = self._sink.committed_epoch(transaction, self._key)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from penstock.connectors.protocol import Committable, CommitterContext, WriterContext
+from penstock.connectors.protocol import Committable, CommitterContext, Published, WriterContext
 from penstock.connectors.twophase.identity import PublishId
 from penstock.connectors.twophase.staging import (
     StagingWriter,
@@ -84,6 +84,16 @@ class WriteAheadCommitter:
                 pass
             discard(self._storage, [old for old in markers if old < marker])
         discard(self._storage, paths)
+
+    def published_after(self, epoch: Epoch) -> Published:
+        newest = max((int(listed.path.rpartition("/")[2]) for listed in self._storage.list(self._folder)), default=0)
+        return Published(newest=Epoch(newest) if newest else None, epochs=0 if newest <= epoch else None)
+
+    def fence(self, at: Epoch) -> None:
+        try:
+            self._storage.create(f"{self._folder}/{at:020d}", b"")
+        except AlreadyExistsError:
+            pass
 
     def abort(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
         self._storage.delete(staged_paths(committables))

@@ -1,0 +1,265 @@
+"""What sinks do when a job goes on from an earlier epoch than its newest.
+
+Laws:
+- The take-over epoch is above every epoch that storage or sinks know of, so no number is ever used again.
+- Output of the line that is given up is not finished: what it had committed but not published stays unpublished.
+- A sink that can takes back what was published after the epoch gone back to: after the manifest of the take-over, before its done
+  mark, so that a crash in between is finished by the next start. This also when there is nothing to take back: from then on no
+  driver of the line that was given up can publish.
+- What a sink cannot take back will be repeated. That is refused, sink by sink, unless the user agrees.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from penstock.config import Guarantee, JobConfig
+from penstock.connectors.protocol import Committer, Fences, Published, Repairs, RollsBack, TellsPublished
+from penstock.epochs.fencing import Head
+from penstock.errors import ConfigError, CorruptFileError, PenstockError, RepeatedOutputError, SinkError
+from penstock.failpoints import fail_point
+from penstock.ids import Epoch, JobId, StepId
+from penstock.runtime.manifest import Manifest, WentBack, load_manifest
+from penstock.storage import Storage
+
+log = logging.getLogger("penstock")
+
+PUBLICATIONS = 1_000_000
+"""At least once: an epoch has so many numbers for what its attempts publish."""
+
+confirm: ContextVar[Callable[[RepeatedOutputError], bool] | None] = ContextVar("penstock_confirm_repeats", default=None)
+"""Asked before output is repeated, if somebody is there to ask: how the command line does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkFacts:
+    """A sink, as far as going back concerns it. `records`: what the manifests that are given up say it received, if known."""
+
+    step: StepId
+    what: str
+    can: bool
+    published: Published | None
+    records: int | None
+
+
+# --- deciding -----------------------------------------------------------------------------------------------------------------
+
+
+def way_back(head: Head, before: Manifest | None, job: JobId, published: Epoch, config: JobConfig) -> WentBack | None:
+    """Whether the job goes back, and to where. Pure.
+
+    It does when it is started from an earlier epoch of its own, or from elsewhere after it had epochs of its own; when the newest
+    manifest is damaged and it falls back; and when its storage is older than its output: a mirror, or a copy put back. (At least
+    once publishes before the manifest: what is of the epoch after the newest is no sign of that.)
+    """
+    to = before.epoch if before is not None and before.job == job else Epoch(0)
+    newest = max(head.epochs, default=Epoch(0))
+    if before is not None and (begun := only_claimed(before)) is not None:
+        return WentBack(begun.to, max(newest, published, begun.beyond), config.repair or begun.repair)
+    ahead = config.guarantee == "at-least-once"
+    if newest == to and published <= newest + ahead:
+        return None
+    return WentBack(to, max(newest, published, to), config.repair)
+
+
+def only_claimed(manifest: Manifest) -> WentBack | None:
+    """The way back that a driver had claimed the storage for when it died (see `takeover.claim_of`). Pure."""
+    return manifest.back if manifest.back is not None and manifest.epoch <= manifest.back.beyond else None
+
+
+def check_was_finished(head: Head, line: frozenset[Epoch], before: Manifest, storage: str) -> None:
+    """An epoch of a line that was given up can be gone on from only if its output was published then. Pure."""
+    if before.committables and before.epoch in head.undone and before.epoch not in line:
+        raise SinkError(
+            f"epoch {before.epoch} of {storage} was given up before its output was published",
+            detail="the job went back to an earlier epoch then, and what the epoch had staged is gone",
+            hint="go on from another epoch",
+        )
+
+
+def repeated(back: WentBack, sinks: Sequence[SinkFacts]) -> list[str]:
+    """What will be published again, a line for each sink that cannot take it back. Pure."""
+    lines = []
+    for sink in sinks:
+        known = sink.published is not None and sink.published.epochs == 0
+        if sink.can or known or sink.records == 0 or back.to >= back.beyond:
+            continue
+        records = sink.records if sink.published is None or sink.published.records is None else sink.published.records
+        many = "nobody knows how many records" if records is None else f"{records:,} record{'s' * (records != 1)}"
+        lines.append(f"{sink.step} ({sink.what}): epochs {back.to + 1} to {back.beyond}, {many}")
+    return lines
+
+
+def obstacles(sinks: Sequence[SinkFacts]) -> list[str]:
+    """Why sinks that take output back cannot do so now. Pure."""
+    return [f"{s.step} ({s.what}): {s.published.obstacle}" for s in sinks if s.can and s.published and s.published.obstacle]
+
+
+def newest_published(told: Mapping[StepId, Published], newest: Epoch, guarantee: Guarantee) -> Epoch:
+    """The newest epoch that the sinks know of. Pure.
+
+    At least once publishes an epoch's attempts under numbers of their own."""
+    found = Epoch(0)
+    for published in told.values():
+        epoch = published.newest or Epoch(0)
+        if guarantee == "at-least-once":
+            epoch = Epoch(epoch // PUBLICATIONS)
+        elif epoch // PUBLICATIONS > 0 and epoch // PUBLICATIONS <= newest + 1:  # of a time when the job ran at least once
+            continue
+        found = max(found, epoch)
+    return found
+
+
+# --- looking ------------------------------------------------------------------------------------------------------------------
+
+
+def look_back(
+    storage: Storage,
+    head: Head,
+    before: Manifest | None,
+    job: JobId,
+    config: JobConfig,
+    committers: Mapping[StepId, Committer],
+    descriptions: Mapping[StepId, str],
+) -> WentBack | None:
+    """Decide whether the job goes back; refuse, or ask, where that would repeat output. Nothing is changed yet."""
+    newest = max(head.epochs, default=Epoch(0))
+    published = newest_published(_told(committers, newest, config.guarantee), newest, config.guarantee)
+    back = way_back(head, before, job, published, config)
+    if back is None:
+        if config.repair and (head.manifest is None or head.manifest.repair is None):
+            raise ConfigError(
+                "there is nothing to repair: the job goes on from its newest epoch",
+                hint="name the epoch from which output is to be replaced: --from JOB@EPOCH --repair",
+            )
+        return None
+    if before is not None and back.to == before.epoch:
+        check_was_finished(head, _line(storage, head, back.to), before, storage.uri)
+    received = _received(storage, head, back)
+    told = _told(committers, back.to, config.guarantee)
+    facts = [
+        SinkFacts(
+            step=step,
+            what=descriptions.get(step, ""),
+            can=isinstance(committer, RollsBack),
+            published=told.get(step),
+            records=None if received is None else received.get(step, 0),
+        )
+        for step, committer in sorted(committers.items())
+    ]
+    _refuse_obstacles(back, facts)
+    _refuse_repeats(back, facts, config)
+    _tell(back, facts)
+    return back
+
+
+def _told(committers: Mapping[StepId, Committer], after: Epoch, guarantee: Guarantee) -> dict[StepId, Published]:
+    """What the sinks say. One that does not answer now says nothing: its commits will be tried again and again."""
+    found = {}
+    for step, committer in committers.items():
+        if isinstance(committer, TellsPublished):
+            try:
+                found[step] = committer.published_after(last_publication(after, guarantee))
+            except CorruptFileError:
+                raise
+            except PenstockError as error:
+                log.warning("the sink %s does not say what it has published: %s", step, error)
+    return found
+
+
+def _line(storage: Storage, head: Head, down_to: Epoch) -> frozenset[Epoch]:
+    """The retained epochs that led to the head, as far down as asked for."""
+    found: set[Epoch] = set()
+    manifest = head.manifest
+    while manifest is not None:
+        found.add(manifest.epoch)
+        parent = manifest.parent
+        manifest = load_manifest(storage, parent) if parent in head.epochs and parent >= down_to else None
+    return frozenset(found)
+
+
+def _received(storage: Storage, head: Head, back: WentBack) -> dict[str, int] | None:
+    """How many records each step received in the epochs that are given up; None when their manifests do not tell."""
+    if head.manifest is None or head.manifest.epoch < back.beyond:
+        return None
+    found: dict[str, int] = {}
+    try:
+        for epoch in _line(storage, head, Epoch(back.to + 1)):
+            if epoch > back.to:
+                for step, metrics in load_manifest(storage, epoch).metrics.items():
+                    found[step] = found.get(step, 0) + metrics.records_in
+    except CorruptFileError:
+        return None
+    return found
+
+
+def _refuse_obstacles(back: WentBack, facts: Sequence[SinkFacts]) -> None:
+    if found := obstacles(facts):
+        raise SinkError(f"the output cannot be put back to what it was in epoch {back.to}", detail="\n".join(found))
+
+
+def _refuse_repeats(back: WentBack, facts: Sequence[SinkFacts], config: JobConfig) -> None:
+    lines = repeated(back, facts)
+    if not lines:
+        return
+    if not config.repeat_output:
+        refusal = RepeatedOutputError(
+            f"going back to epoch {back.to} would publish again what these sinks cannot take back",
+            detail="\n".join(lines),
+            hint="--repeat-output (repeat_output=True) to do so; "
+            "or first remove from the targets what was written after that epoch",
+        )
+        ask = confirm.get()
+        if ask is None or not ask(refusal):
+            raise refusal
+    for line in lines:
+        log.warning("output will be repeated: %s", line)
+
+
+def _tell(back: WentBack, facts: Sequence[SinkFacts]) -> None:
+    what = "its file output is replaced when the new one has caught up" if back.repair else "what can be taken back is"
+    log.warning("the job goes back to epoch %d, of %d: %s", back.to, back.beyond, what)
+    for sink in facts:
+        if sink.can and sink.published is not None and sink.published.epochs:
+            log.warning("%s: %s epochs, %s records", sink.step, sink.published.epochs, sink.published.records)
+
+
+# --- acting -------------------------------------------------------------------------------------------------------------------
+
+
+def turn_back(committers: Mapping[StepId, Committer], manifest: Manifest, guarantee: Guarantee) -> None:
+    """After the manifest of a take-over that goes back: let the sinks follow. May be repeated."""
+    back = manifest.back
+    if back is None or only_claimed(manifest):
+        return
+    to, at = last_publication(back.to, guarantee), first_publication(manifest.epoch, guarantee)
+    for step, committer in sorted(committers.items()):
+        fail_point("rollback:before")
+        try:
+            if manifest.repair is not None and isinstance(committer, Repairs):
+                committer.begin_repair(to, at)
+            elif isinstance(committer, RollsBack):
+                committer.roll_back(to, at)
+            elif isinstance(committer, Fences):
+                committer.fence(at)
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise SinkError(
+                f"the sink {step!r} could not go back to epoch {back.to}: {type(error).__name__}: {error}",
+                hint="it is tried again when the job starts again",
+            ) from error
+        fail_point("rollback:done")
+
+
+def first_publication(epoch: Epoch, guarantee: Guarantee) -> Epoch:
+    """The least number under which an epoch publishes."""
+    return Epoch(epoch * PUBLICATIONS) if guarantee == "at-least-once" else epoch
+
+
+def last_publication(epoch: Epoch, guarantee: Guarantee) -> Epoch:
+    """The greatest number under which an epoch publishes."""
+    return Epoch((epoch + 1) * PUBLICATIONS - 1) if guarantee == "at-least-once" else epoch
