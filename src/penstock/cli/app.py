@@ -13,6 +13,7 @@ from penstock.cli.doctor import doctor_command
 from penstock.cli.epochs import epochs_command
 from penstock.cli.explain import explain_command
 from penstock.cli.jobs import jobs_command
+from penstock.cli.rescale import rescale_command
 from penstock.cli.run import run_command
 from penstock.cli.savepoint import savepoint_command
 from penstock.cli.savepoint_rewrite import savepoint_rewrite_command
@@ -35,6 +36,7 @@ app.command("explain", context_settings=_PROGRAM)(explain_command)
 app.command("jobs")(jobs_command)
 app.command("epochs")(epochs_command)
 app.command("stop")(stop_command)
+app.command("rescale")(rescale_command)
 app.command("savepoint")(savepoint_command)
 app.command("savepoint-rewrite")(savepoint_rewrite_command)
 app.command("state")(state_command)
