@@ -82,6 +82,8 @@ class JobConfig:
     """A driver whose loop has not come round for so long hangs: no sign of life. Longer than any epoch; None: ten leases."""
     mirror: str | None = None
     """A second place to which committed epochs are copied."""
+    force: bool = False
+    """Start from a mirror though the storage that it is of is driven."""
 
     def __post_init__(self) -> None:
         _check(

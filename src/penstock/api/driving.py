@@ -18,6 +18,7 @@ from penstock.epochs.executor import Executor, Prepares
 from penstock.epochs.history import JobResult, Listener, RunListener, StandbyListener
 from penstock.epochs.lease import SignOfLife
 from penstock.epochs.loop import Clock, EpochLoop
+from penstock.epochs.mirrors import check_start
 from penstock.epochs.rescaling import Rescale
 from penstock.epochs.standby import End, TakeOver, job_of, stand_by
 from penstock.errors import FencedError
@@ -129,6 +130,7 @@ class Driver:
         for listener in told:
             listener.started(self.config.name, self.storage.uri)
         try:
+            check_start(self.storage, to_ms(self.config.lease) / 1000, force=self.config.force, tell=self._tell)
             result = self._drive(self._life(verdict))
         except BaseException as error:
             for listener in told:

@@ -64,6 +64,12 @@ def run_command(
         bool,
         typer.Option("--repair", help="Going back: replace the file output published since then, at once, when caught up."),
     ] = False,
+    mirror: Annotated[
+        str | None, typer.Option(metavar="URI", help="A second place, to which committed epochs are copied.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start from a mirror though the storage that it is of is driven.")
+    ] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Run a program. What is given here wins over the program's own settings."""
@@ -83,6 +89,8 @@ def run_command(
         "restore_again": again or None,
         "trust": trust or None,
         "standby": standby or None,
+        "mirror": mirror,
+        "force": force or None,
         "lease": None if lease is None else timedelta(seconds=lease),
     }
     overridden = overrides.set({setting: value for setting, value in given.items() if value is not None})

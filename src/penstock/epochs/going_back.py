@@ -124,11 +124,14 @@ def look_back(
     config: JobConfig,
     committers: Mapping[StepId, Committer],
     descriptions: Mapping[StepId, str],
+    elsewhere: Epoch = Epoch(0),
 ) -> WentBack | None:
-    """Decide whether the job goes back; refuse, or ask, where that would repeat output. Nothing is changed yet."""
+    """Decide whether the job goes back; refuse, or ask, where that would repeat output. Nothing is changed yet.
+
+    `elsewhere`: up to this one, epochs may have been committed where they are lost: this storage is a mirror."""
     newest = max(head.epochs, default=Epoch(0))
     published = newest_published(_told(committers, newest, config.guarantee), newest, config.guarantee)
-    back = way_back(head, before, job, published, config)
+    back = way_back(head, before, job, max(published, elsewhere), config)
     if back is None:
         if config.repair and (head.manifest is None or head.manifest.repair is None):
             raise ConfigError(

@@ -31,6 +31,8 @@ from penstock.epochs.history import JobResult, Listener, record_of
 from penstock.epochs.inputs import SourceInput, SourcePlan, merge_clocks
 from penstock.epochs.intents import read_intent, write_intent
 from penstock.epochs.lease import SignOfLife
+from penstock.epochs.mirroring import Mirror, mirror_of
+from penstock.epochs.mirrors import mark_started, passed_over, read_mirror
 from penstock.epochs.pipeline import Pipeline, RanEpoch, layers_of
 from penstock.epochs.publishing import Publishing
 from penstock.epochs.repairs import caught_up, describe, following
@@ -145,6 +147,7 @@ class EpochLoop:
         self._checkpoints = Checkpoints(interval_ms=to_ms(config.checkpoint_interval), ahead=self._depth > 0)
         self._careful = 0
         self._idle = False
+        self._mirror: Mirror | None = None
         self._warmed = time.monotonic()
         self.result: JobResult
         self._head: Manifest
@@ -178,6 +181,8 @@ class EpochLoop:
             if self._rescale is not None:
                 fail_point("rescale:stopped")
             else:
+                if self._mirror is not None:
+                    self._mirror.finish()
                 self._life.release("finished" if self._head.finished else "handed-over" if self._stop_asked else "stopped")
             return self.result
         except FencedError:
@@ -200,12 +205,14 @@ class EpochLoop:
         self._sources = open_sources(self._graph, config, storage, taken.info, self._executor)
         self._committers = open_committers(self._graph, storage, taken.info, taken.term)
         named = describe_sinks(self._graph)
-        self._back = look_back(storage, taken.head, taken.before, taken.info.job, config, self._committers, named)
+        lost = passed_over(read_mirror(storage), taken.head)
+        self._back = look_back(storage, taken.head, taken.before, taken.info.job, config, self._committers, named, lost)
         fail_point("recovery:before-commit")
         finish_commits(storage, taken.head, self._committers, guarantee=config.guarantee, back=self._back)
         fail_point("recovery:committed")
         self._compactor = Compactor(storage, self._job, self._term, config.compact_after, beside=config.executor != "inline")
         self._retention.load(taken.head.epochs)
+        self._mirror = mirror_of(storage, config.mirror, taken.info, taken.term, config.keep)
         self._publishing = Publishing(
             config=config,
             storage=storage,
@@ -217,8 +224,11 @@ class EpochLoop:
             listeners=self._listeners,
             now_ms=self._clock.now_ms,
             sleep=self._clock.sleep,
+            mirror=self._mirror,
         )
         self._commit_take_over(taken)
+        if lost:
+            mark_started(storage)
         if self._start is not None:
             self._start.release()
         self._pipeline = Pipeline(self._head, self._publishing.commit, self._depth)
@@ -546,6 +556,8 @@ class EpochLoop:
             _quietly(committer.close)
         if hasattr(self, "_compactor"):
             _quietly(self._compactor.close)
+        if self._mirror is not None:
+            _quietly(self._mirror.close)
         if self._rescale is None:
             _quietly(self._executor.close)
 
