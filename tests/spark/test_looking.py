@@ -9,7 +9,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
 from penstock import snapshots
-from tests.snapshots.shops import run_some, save
+from penstock.connectors.files.published import read_rows
+from penstock.testing import End, ScriptedSource, execute_inline
+from tests.snapshots.shops import orders, program, run_some, save
 
 pytestmark = pytest.mark.spark
 
@@ -34,3 +36,24 @@ def test_states_are_dataframes(spark: SparkSession, tmp_path: Path) -> None:
     found = snapshots.diff(savepoint, edited)
     assert [(s.name, s.changed) for s in found.states if not s.same] == [("orders", 1)]
     assert snapshots.read(edited).state("ledger", "orders").get("shop-1") == 7
+
+
+def test_a_job_on_spark_goes_on_with_other_key_groups(spark: SparkSession, tmp_path: Path) -> None:
+    """128 key groups become 256: timers, windows, sessions, lists and maps go on as if nothing had happened."""
+    job = run_some(tmp_path, epochs=2, each=200)
+    snapshots.regroup(job, 256, str(tmp_path / "regrouped"))
+    with snapshots.edit(str(tmp_path / "regrouped")) as edit:
+        edit.move_source("orders", [0])
+        start = edit.write(str(tmp_path / "start")).uri
+    straight = program(ScriptedSource([*orders(0, 900), End()]), tmp_path / "straight", name="straight")
+    execute_inline(straight, storage=str(tmp_path / "straight-job"))
+    rest = ScriptedSource([*orders(600, 300), End()])
+    env = program(rest, tmp_path / "rest", name="rest", executor="spark", parallelism=3, max_parallelism=256, spark=spark)
+    env.execute(storage=str(tmp_path / "rest-job"), restore_from=start)
+    for sink in ("hourly", "visits", "dearest"):
+        whole = sorted(read_rows(str(tmp_path / "straight" / sink)), key=str)
+        parts = [*read_rows(str(tmp_path / "job-out" / sink)), *read_rows(str(tmp_path / "rest" / sink))]
+        assert sorted(parts, key=str) == whole, sink
+    last = {row["shop"]: row for row in read_rows(str(tmp_path / "rest" / "ledger")) if "orders" in row}
+    wanted = {row["shop"]: row for row in read_rows(str(tmp_path / "straight" / "ledger")) if "orders" in row}
+    assert last == wanted

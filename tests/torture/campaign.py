@@ -14,7 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.torture.faults import Campaign, Fault
+from penstock.epochs.control import ask
+from penstock.storage import open_storage
+from tests.torture.faults import Campaign, Fault, Round
 from tests.torture.oracle import JOBS, Job, difference
 from tests.torture.processes import kill, kill_session, look, of_session, python_workers
 
@@ -39,7 +41,7 @@ class Outcome:
 class Driver:
     """A driver process, in a session of its own."""
 
-    def __init__(self, campaign: Campaign, folder: Path, number: int, faults: list[Fault]) -> None:
+    def __init__(self, campaign: Campaign, folder: Path, number: int, faults: list[Fault], restore_from: str | None) -> None:
         job = JOBS[campaign.job]
         self.stderr = folder / f"driver-{number}.err"
         self.once = folder / f"once-{number}"
@@ -47,11 +49,8 @@ class Driver:
         for name in ("tmp", "local", "spark"):
             (folder / name).mkdir(exist_ok=True)
         environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+            **armed(faults, self.once),
             "PENSTOCK_LOCAL_DIR": str(folder / "local"),
-            "PENSTOCK_FAILPOINTS": ";".join(filter(None, (fault.armed for fault in faults))),
-            "PENSTOCK_FAILPOINTS_ONCE": str(self.once),
             "SPARK_LOCAL_DIRS": str(folder / "spark"),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_WORKER_DIR": str(folder / "spark"),
@@ -61,6 +60,7 @@ class Driver:
         command = [sys.executable, str(ROOT / "tests" / "torture" / "jobs" / f"{job.name}.py")]
         command += ["--storage", str(folder / "storage"), "--out", str(output_of(job, folder)), "--input", str(folder / "input")]
         command += ["--master", campaign.master, "--size", str(job.size), "--parallelism", "2"]
+        command += ["--from", restore_from] if restore_from is not None else []
         with open(self.stderr, "wb") as errors:
             self.process = subprocess.Popen(
                 command,
@@ -89,6 +89,16 @@ class Driver:
         self.process.wait()
 
 
+def armed(faults: list[Fault], once: Path) -> dict[str, str]:
+    """The environment of a process that is to suffer these faults, each once."""
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "PENSTOCK_FAILPOINTS": ";".join(filter(None, (fault.armed for fault in faults))),
+        "PENSTOCK_FAILPOINTS_ONCE": str(once),
+    }
+
+
 def output_of(job: Job, folder: Path) -> Path:
     return folder / ("out.db" if job.name == "ledger" else "out")
 
@@ -113,13 +123,15 @@ class Run:
         self.deadline = time.monotonic() + limit_s
         self.drivers: list[Driver] = []
         self.sleepers: list[tuple[Driver, int]] = []
+        self.savepoint: str | None = None
+        self.restore_from: str | None = None
 
     def run(self) -> Outcome:
         started = time.monotonic()
         job = JOBS[self.campaign.job]
         job.prepare(str(self.folder / "input"), job.size)
         try:
-            finished = any(self._round(faults) for faults in [*self.campaign.rounds, []])
+            finished = any(self._round(one) for one in [*self.campaign.rounds, Round()])
             self._wake(everyone=True)
             if not finished and not self.outcome.problems:
                 self.outcome.problems.append("the job did not finish")
@@ -131,16 +143,23 @@ class Run:
         self.outcome.epochs = newest_epoch(self.folder)
         return self.outcome
 
-    def _round(self, faults: list[Fault]) -> bool:
+    def _round(self, one: Round) -> bool:
         """One driver's life. True: no more drivers are needed."""
-        driver = Driver(self.campaign, self.folder, len(self.drivers), faults)
+        faults = one.faults
+        if one.operation == "back" and self.savepoint is not None:
+            self.restore_from = self.savepoint  # and so are its successors told, who must not go back again
+        driver = Driver(self.campaign, self.folder, len(self.drivers), faults, self.restore_from)
         self.drivers.append(driver)
         first = newest_epoch(self.folder)
         pending = list(faults)
         fatal = False
+        operated = one.operation not in ("savepoint", "rescale")
         while True:
             time.sleep(POLL_S)
             grown = newest_epoch(self.folder) - first
+            if not operated and grown >= (1 if driver.process.poll() is not None or driver.stopped() else 3):
+                operated = True
+                self._save(one.at) if one.operation == "savepoint" else self._rescale()
             for fault in list(pending):
                 if self._hit(driver, fault, grown):
                     pending.remove(fault)
@@ -166,6 +185,31 @@ class Run:
             if time.monotonic() > self.deadline:
                 self.outcome.problems.append(f"out of time at epoch {newest_epoch(self.folder)}; driver said:\n{driver.told()}")
                 return True
+
+    def _save(self, fault: Fault | None) -> None:
+        """Make a savepoint beside the epochs: once by a process that is killed, then, to the same place, by one that is not."""
+        to = self.folder / "savepoint"
+        once = self.folder / "once-savepoint"
+        once.mkdir()
+        command = [sys.executable, "-c", "from penstock.cli import main; main()", "savepoint", str(self.folder / "storage")]
+        for faults in [[fault], []] if fault is not None else [[]]:
+            done = subprocess.run(
+                [*command, "--to", str(to)], env=armed(faults, once), stdin=subprocess.DEVNULL, capture_output=True, text=True
+            )
+            if faults:
+                if done.returncode == 0:
+                    self.outcome.problems.append(f"a savepoint was made though its maker was killed: {fault}")
+                elif (to / "savepoint.json").exists():
+                    self.outcome.problems.append(f"a half-made savepoint passes for a whole one: {fault}")
+                self.outcome.kills += 1
+                self.say(f"{self.campaign.name}: maker of a savepoint, {fault}, at epoch {newest_epoch(self.folder)}")
+            elif done.returncode != 0:
+                self.outcome.problems.append(f"no savepoint could be made:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
+            else:
+                self.savepoint = str(to)
+
+    def _rescale(self) -> None:
+        ask(open_storage(self.folder / "storage"), "rescale", parallelism=self.dice.choice((1, 3, 4)))
 
     def _hit(self, driver: Driver, fault: Fault, grown: int) -> bool:
         """Has the fault happened? Timed ones are made to happen here."""

@@ -35,6 +35,26 @@ WORKER_POINTS = {
 
 STOPS = ("manifest:before", "manifest:after")
 
+MAKER_POINTS = {"pin:made": 1, "savepoint:state": 1, "savepoint:before-json": 1}
+"""Places in the process that makes a savepoint: the driver does not notice."""
+
+BACK_POINTS = {
+    "restore:resolved": 1,
+    "restore:half-copied": 1,
+    "restore:copied": 1,
+    "rollback:claimed": 1,
+    "rollback:before": 1,
+    "rollback:done": 1,
+}
+"""Places in a driver that starts from a savepoint of its own job's past: its file output since then is taken back."""
+
+RESCALE_POINTS = {"rescale:stopped": 1, "rescale:taken-over": 1}
+"""Places in a driver that goes on with another parallelism."""
+
+FATAL_POINTS = {*DRIVER_POINTS, *BACK_POINTS, *RESCALE_POINTS}
+ROLLS_BACK = ("words", "panes", "chain", "buffers")
+"""Jobs whose output can be taken back."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -51,7 +71,7 @@ class Fault:
     @property
     def fatal(self) -> bool:
         """Does the driver need a successor?"""
-        return self.kind in ("driver", "everybody", "stop") or self.place in DRIVER_POINTS
+        return self.kind in ("driver", "everybody", "stop") or self.place in FATAL_POINTS
 
     @property
     def timed(self) -> bool:
@@ -66,13 +86,30 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """One driver's life: what it suffers, at most the last fatal, and what somebody does to the job meanwhile.
+
+    `operation`: `savepoint` (one is made beside the epochs, its first maker killed at `at`), `back` (the driver starts from that
+    savepoint), `rescale` (it is asked to).
+    """
+
+    faults: list[Fault] = field(default_factory=list)
+    operation: str = ""
+    at: Fault | None = None
+
+    @property
+    def kills(self) -> int:
+        return len(self.faults) + (self.at is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class Campaign:
-    """One job, from start to finish. `rounds[i]` is what the i-th driver suffers; at most its last fault is fatal."""
+    """One job, from start to finish; a round for each driver."""
 
     number: int
     job: str
     master: str
-    rounds: list[list[Fault]] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -80,7 +117,7 @@ class Campaign:
 
     @property
     def faults(self) -> int:
-        return sum(map(len, self.rounds))
+        return sum(one.kills for one in self.rounds)
 
 
 LOCAL, CLUSTER = "local[2,4]", "local-cluster[2,1,1024]"
@@ -89,31 +126,39 @@ LOCAL, CLUSTER = "local[2,4]", "local-cluster[2,1,1024]"
 def campaigns(seed: int, jobs: list[str], masters: tuple[str, ...] = (LOCAL, LOCAL, CLUSTER)) -> Iterator[Campaign]:
     """Campaigns without end. Every named place comes up before any comes up twice."""
     dice = random.Random(seed)
-    fatal, harmless = _deck(dice, [*_points(DRIVER_POINTS), *_stops()], 2), _deck(dice, _points(WORKER_POINTS), 3)
+    fatal, harmless = _deck(dice, [*_points(DRIVER_POINTS), *_stops()], 5), _deck(dice, _points(WORKER_POINTS), 3)
+    makers, back, rescales = (_cards(dice, points) for points in (MAKER_POINTS, BACK_POINTS, RESCALE_POINTS))
     for number in count():
         master = masters[number % len(masters)]
-        rounds: list[list[Fault]] = []
-        for turn in range(3):
-            worst = _draw(dice, next(fatal), ("driver", "everybody"))
-            if worst.place.startswith("recovery:") and turn == 0:
-                rounds.append([Fault("point", "manifest:after", dice.randint(1, 6))])
+        job = jobs[number % len(jobs)]
+        drawn = [_draw(dice, next(fatal), ("driver", "everybody")) for _ in range(3)]
+        first, *others = sorted(drawn, key=lambda fault: fault.place.startswith("recovery:"))
+        rounds = [Round([first], operation="savepoint", at=_draw(dice, next(makers), ()))]
+        for worst in others:
             spared = [_draw(dice, next(harmless), ("executor", "worker") if master == CLUSTER else ("worker", "jvm"))]
             if worst.place.startswith("recovery:"):
                 spared = []
             if worst.timed and spared and spared[0].timed:
                 worst = replace(worst, after=spared[0].after + 2)  # let it get over the first
-            rounds.append([*spared, worst])
-        rounds.append([_draw(dice, None, ("executor",) if master == CLUSTER else ("worker", "jvm"))])
-        yield Campaign(number, jobs[number % len(jobs)], master, rounds)
+            rounds.append(Round([*spared, worst]))
+        if job in ROLLS_BACK:
+            rounds.append(Round([_draw(dice, next(back), ())], operation="back"))
+        rounds.append(Round([_draw(dice, next(rescales), ())], operation="rescale"))
+        if master == CLUSTER:
+            rounds.append(Round([_draw(dice, None, ("executor",))]))
+        yield Campaign(number, job, master, rounds)
 
 
 def shortened(campaign: Campaign, faults: int) -> Campaign:
     """At most so many faults."""
     rounds = []
     for one in campaign.rounds:
-        rounds.append(one[: max(0, faults)])
-        faults -= len(one)
-    return Campaign(campaign.number, campaign.job, campaign.master, [one for one in rounds if one])
+        at = one.at if faults > 0 else None
+        kept = one.faults[: max(0, faults - (at is not None))]
+        if kept or at is not None:
+            rounds.append(replace(one, faults=kept, at=at))
+        faults -= one.kills
+    return replace(campaign, rounds=rounds)
 
 
 def _points(points: dict[str, int]) -> list[tuple[str, str, int]]:
@@ -122,6 +167,14 @@ def _points(points: dict[str, int]) -> list[tuple[str, str, int]]:
 
 def _stops() -> list[tuple[str, str, int]]:
     return [("stop", place, 5) for place in STOPS]
+
+
+def _cards(dice: random.Random, points: dict[str, int]) -> Iterator[tuple[str, str, int]]:
+    """The places in random order, over and over."""
+    while True:
+        dealt = _points(points)
+        dice.shuffle(dealt)
+        yield from dealt
 
 
 def _deck(dice: random.Random, cards: list[tuple[str, str, int]], blank_every: int) -> Iterator[tuple[str, str, int] | None]:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 
 from tests.torture import run
-from tests.torture.faults import LOCAL, campaigns
+from tests.torture.faults import (
+    BACK_POINTS,
+    DRIVER_POINTS,
+    LOCAL,
+    MAKER_POINTS,
+    RESCALE_POINTS,
+    STOPS,
+    WORKER_POINTS,
+    campaigns,
+)
 from tests.torture.oracle import JOBS
 
 
@@ -19,13 +30,10 @@ def test_three_kills(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_plan_is_a_function_of_the_seed_and_covers_every_place() -> None:
-    from itertools import islice
-
     first, second = (list(islice(campaigns(7, list(JOBS)), 9)) for _ in range(2))
     assert first == second
-    from tests.torture.faults import DRIVER_POINTS, STOPS, WORKER_POINTS
-
-    places = {fault.place for campaign in first for one in campaign.rounds for fault in one}
-    assert places >= {*DRIVER_POINTS, *WORKER_POINTS, *STOPS}
+    rounds = [one for campaign in first for one in campaign.rounds]
+    places = {fault.place for one in rounds for fault in [*one.faults, *([one.at] if one.at is not None else [])]}
+    assert places >= {*DRIVER_POINTS, *WORKER_POINTS, *STOPS, *MAKER_POINTS, *BACK_POINTS, *RESCALE_POINTS}
     assert {campaign.job for campaign in first} == set(JOBS)
     assert LOCAL in {campaign.master for campaign in first}

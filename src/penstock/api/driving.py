@@ -24,6 +24,7 @@ from penstock.epochs.standby import End, TakeOver, job_of, stand_by
 from penstock.errors import FencedError
 from penstock.ids import JobId
 from penstock.plan.nodes import Graph
+from penstock.programs import Program
 from penstock.snapshots.restore import starting_from
 from penstock.storage import Storage
 from penstock.timing.durations import to_ms
@@ -72,6 +73,7 @@ class Driver:
     clock: Clock | None = None
     listeners: tuple[Listener, ...] = ()
     python_paths: tuple[str, ...] = ()
+    program: Program | None = None
     _signals: StopSignals = field(default_factory=StopSignals)
 
     def run(self) -> JobResult:
@@ -165,6 +167,7 @@ class Driver:
                     clock=self.clock,
                     listeners=self.listeners,
                     python_paths=self.python_paths,
+                    program=self.program,
                     start=start if rescale is None else None,
                     rescale=rescale,
                     life=life,

@@ -58,6 +58,8 @@ def _notes(kept: KeptEpoch) -> str:
     notes = [
         f"damaged: {kept.problem}" if kept.problem else "",
         f"started from {kept.restored_from}" if kept.restored_from else "",
+        f"went back to epoch {kept.back_to}" if kept.back_to is not None else "",
+        kept.repair,
         "finished" if kept.finished else "",
         "pinned" if kept.pinned else "",
     ]

@@ -192,6 +192,8 @@ def spelled(schema: Any) -> str:
         return "None" if schema == "none" else schema
     kind = next(iter(schema))
     given = schema[kind]
+    if kind == "constrained":
+        return spelled(given)
     if kind in ("list", "set", "frozenset"):
         return f"{kind}[{spelled(given)}]"
     if kind == "tuple_of":

@@ -124,7 +124,7 @@ def look_back(
     config: JobConfig,
     committers: Mapping[StepId, Committer],
     descriptions: Mapping[StepId, str],
-    elsewhere: Epoch = Epoch(0),
+    elsewhere: Epoch,
 ) -> WentBack | None:
     """Decide whether the job goes back; refuse, or ask, where that would repeat output. Nothing is changed yet.
 
@@ -136,7 +136,8 @@ def look_back(
         if config.repair and (head.manifest is None or head.manifest.repair is None):
             raise ConfigError(
                 "there is nothing to repair: the job goes on from its newest epoch",
-                hint="name the epoch from which output is to be replaced: --from JOB@EPOCH --repair",
+                hint="name the epoch from which output is to be replaced: --from @EPOCH --repair; "
+                "with --again, if the job was last started from there",
             )
         return None
     if before is not None and back.to == before.epoch:
@@ -185,7 +186,7 @@ def _line(storage: Storage, head: Head, down_to: Epoch) -> frozenset[Epoch]:
 
 
 def _received(storage: Storage, head: Head, back: WentBack) -> dict[str, int] | None:
-    """How many records each step received in the epochs that are given up; None when their manifests do not tell."""
+    """How many records each step, as it is called now, received in the epochs given up; None when manifests do not tell."""
     if head.manifest is None or head.manifest.epoch < back.beyond:
         return None
     found: dict[str, int] = {}
@@ -193,7 +194,8 @@ def _received(storage: Storage, head: Head, back: WentBack) -> dict[str, int] | 
         for epoch in _line(storage, head, Epoch(back.to + 1)):
             if epoch > back.to:
                 for step, metrics in load_manifest(storage, epoch).metrics.items():
-                    found[step] = found.get(step, 0) + metrics.records_in
+                    called = head.renamed.get(step, step)
+                    found[called] = found.get(called, 0) + metrics.records_in
     except CorruptFileError:
         return None
     return found

@@ -61,6 +61,7 @@ from penstock.failpoints import fail_point
 from penstock.ids import MAX_WATERMARK, Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.rewrites import rewrite
+from penstock.programs import Program
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, WentBack
 from penstock.runtime.orders import EpochOrder, TaskReport
@@ -116,6 +117,7 @@ class EpochLoop:
         start: Start | None = None,
         rescale: Rescale | None = None,
         life: SignOfLife | None = None,
+        program: Program | None = None,
     ) -> None:
         self._graph = rewrite(graph)
         self._config = config
@@ -130,6 +132,7 @@ class EpochLoop:
         """The request that this loop was started for."""
         self._rescale: Rescale | None = None
         """The request that ends this loop."""
+        self._program = program
         self._plan_number = 0
         self._failures = 0
         self._stop: Request | None = None
@@ -199,11 +202,11 @@ class EpochLoop:
     def _take_over(self) -> None:
         """Become the driver: finish what the last one committed, lay state out, commit an empty epoch."""
         config, storage = self._config, self._storage
-        taken = take_over(self._graph, config, storage, self._start, self._python_paths, self._life.take_term)
+        taken = take_over(self._graph, config, storage, self._start, self._python_paths, self._program, self._life.take_term)
         self._job, self._term = taken.job, taken.term
         self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
-        self._sources = open_sources(self._graph, config, storage, taken.info, self._executor)
-        self._committers = open_committers(self._graph, storage, taken.info, taken.term)
+        self._sources = open_sources(self._graph, config, storage, self._job, self._executor)
+        self._committers = open_committers(self._graph, storage, self._job, taken.term)
         named = describe_sinks(self._graph)
         lost = passed_over(read_mirror(storage), taken.head)
         self._back = look_back(storage, taken.head, taken.before, taken.info.job, config, self._committers, named, lost)
@@ -422,6 +425,7 @@ class EpochLoop:
             read=order.sources,
             metrics=metrics_of(reports),
             finished=decision.final,
+            program=head.program,
             restored=self._restored,
             repair=following(head.repair, order.epoch, ends=decision.ends_repair),
         )
@@ -488,6 +492,7 @@ class EpochLoop:
                 sources={**head.sources, **sources},
                 watermarks=head.watermarks,
                 state=head.state,
+                program=head.program,
                 restored=self._restored,
                 repair=head.repair,
             )

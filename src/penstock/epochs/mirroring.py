@@ -46,7 +46,7 @@ KNOWN_EVERY_S = 1.0
 """While files are copied the mirror is told this often how far the job is."""
 
 
-class Replaced(PenstockError):
+class MirrorReplacedError(PenstockError):
     """The mirror is another's."""
 
 
@@ -118,7 +118,7 @@ class Mirror:
                 if behind:
                     log.warning("the mirror %s has caught up, with epoch %d", self._target.uri, self._mirrored)
                 behind = False
-            except (Replaced, ConfigError) as error:
+            except (MirrorReplacedError, ConfigError) as error:
                 log.warning("nothing is mirrored any more: %s", error)
                 return
             except (PenstockError, OSError) as error:
@@ -133,7 +133,7 @@ class Mirror:
         self._prepare()
         with pin(self._storage, None, "mirror") as manifest:
             if manifest.term > self._term:
-                raise Replaced(f"term {manifest.term} drives the job now")
+                raise MirrorReplacedError(f"term {manifest.term} drives the job now")
             self._copy(manifest)
         with self._news:
             self._mirrored = max(self._mirrored, manifest.epoch)
@@ -164,7 +164,7 @@ class Mirror:
     def _check_ours(self, mirror: MirrorInfo | None) -> None:
         newest = max((paths.epoch_number(listed.path) for listed in self._target.list(paths.TERMS)), default=0)
         if newest > self._term or (mirror is not None and mirror.started_ms is not None):
-            raise Replaced(f"{self._target.uri} is driven, or mirrored into, by term {newest}; this is term {self._term}")
+            raise MirrorReplacedError(f"{self._target.uri} is driven, or mirrored into, by term {newest}; this is term {self._term}")
 
     # --- one epoch ---------------------------------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class Mirror:
         found = read_mirror(self._target)
         if found is not None:
             if found.started_ms is not None or found.term > self._term:
-                raise Replaced(f"{self._target.uri} is another's now")
+                raise MirrorReplacedError(f"{self._target.uri} is another's now")
             info = msgspec.structs.replace(info, committed=max(info.committed, found.committed))
         write_mirror(self._target, info)
 

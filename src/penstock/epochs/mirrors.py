@@ -2,8 +2,8 @@
 
 Laws:
 - A job goes on from a mirror only if nobody is seen to drive the first storage, unless forced.
-- Epochs that were committed there and are not here are lost. Their numbers are not used again: the take-over epoch is far above the
-  newest that the mirror knows of, and the job goes back as far as its sinks are concerned (see `going_back.py`).
+- Epochs that were committed there and are not here are lost. Their numbers are not used again: the take-over epoch is far above
+  the newest that the mirror knows of, and the job goes back as far as its sinks are concerned (see `going_back.py`).
 - Once its take-over epoch is committed the mirror is an ordinary job, and is mirrored into no more.
 """
 

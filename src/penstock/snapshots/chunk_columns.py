@@ -13,7 +13,6 @@ starts and ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import isfinite
 from typing import Any
 
 import msgspec
@@ -91,7 +90,7 @@ def _shown(kind: str, data: bytes) -> dict[str, Any]:
     vector = np.frombuffer(data, _DTYPES[kind])
     values = vector.tolist()
     if kind == "float" and not np.isfinite(vector).all():
-        values = [value if isfinite(value) else {"$float": repr(value)} for value in values]
+        values = tagged(values)
     return {kind: values}
 
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import datetime
-from math import isfinite
+from math import isfinite, isnan, nan
+from struct import Struct
 from typing import Any
 
 import msgspec
@@ -30,6 +31,8 @@ _text = msgspec.json.Encoder().encode
 _parse = msgspec.json.Decoder().decode
 _unpack: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode  # Ext stays Ext
 
+_DOUBLE = Struct(">d")
+_NAN = _DOUBLE.pack(nan)
 _TUPLE, _SET, _FROZENSET, _DICT, _RECORD, _ENUM, _SCALAR = range(1, 8)
 _SCALARS = ("datetime", "date", "time", "timedelta", "decimal", "uuid")
 _PLAIN = frozenset((str, int, bool, type(None)))
@@ -62,7 +65,7 @@ def tagged(value: Any) -> Any:
     if kind in _PLAIN:
         return value
     if kind is float:
-        return value if isfinite(value) else {"$float": repr(value)}
+        return value if isfinite(value) else {"$float": _spelled(value)}
     if kind is list or kind is tuple:
         return [tagged(item) for item in value]
     if kind is dict:
@@ -111,7 +114,7 @@ def _untagged_object(name: str, value: dict[str, Any]) -> Any:
     inner = value[name]
     match name:
         case "$float":
-            return float(inner)
+            return _DOUBLE.unpack(bytes.fromhex(inner[4:]))[0] if inner.startswith("nan:") else float(inner)
         case "$bytes":
             return b64decode(inner, validate=True)
         case "$instant":
@@ -133,6 +136,12 @@ def _untagged_object(name: str, value: dict[str, Any]) -> Any:
     if name[1:] not in _SCALARS:
         raise ValueError(f"{name} is not known")
     return _Ext(_SCALAR, _pack([name[1:], inner]))
+
+
+def _spelled(value: float) -> str:
+    """nan, inf, -inf; a NaN of other bits than the usual ones has them written behind it."""
+    bits = _DOUBLE.pack(value)
+    return f"nan:{bits.hex()}" if isnan(value) and bits != _NAN else repr(value)
 
 
 def _hashable(key: Any) -> Any:

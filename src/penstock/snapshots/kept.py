@@ -11,6 +11,7 @@ from penstock import paths
 from penstock.epochs.fencing import read_job
 from penstock.epochs.history import shown_watermark
 from penstock.epochs.pins import pinned
+from penstock.epochs.repairs import describe
 from penstock.errors import CorruptFileError, NotFoundError
 from penstock.ids import Epoch, Milliseconds
 from penstock.runtime.manifest import Manifest, load_manifest
@@ -23,6 +24,7 @@ class KeptEpoch:
 
     `own_bytes`: of state files that no other kept epoch names; `shared_bytes`: of the others. `together`: how many epochs were
     committed with it and have no manifest of their own. `restored_from`: this epoch is the first after a start from there.
+    `back_to`: with it the job went back to that epoch; `repair`: what is being repaired.
     `problem`: why it cannot be read; nothing else is known then.
     """
 
@@ -39,6 +41,8 @@ class KeptEpoch:
     finished: bool = False
     pinned: bool = False
     restored_from: str | None = None
+    back_to: Epoch | None = None
+    repair: str = ""
     problem: str = ""
 
     def describe(self) -> dict[str, Any]:
@@ -91,6 +95,8 @@ def describe_epochs(manifests: Iterable[Manifest], done: frozenset[Epoch], held:
             finished=manifest.finished,
             pinned=manifest.epoch in held,
             restored_from=manifest.restored.source if manifest.restored and manifest.restored.at == manifest.epoch else None,
+            back_to=manifest.back.to if manifest.back is not None else None,
+            repair=describe(manifest.repair),
         )
         for manifest, sizes in zip(manifests, files, strict=True)
     ]

@@ -285,6 +285,8 @@ def shape_of(schema: Any, *, naive: bool = False, of_keys: bool = False) -> Shap
         return _builtin(schema, naive, of_keys)
     kind = next(iter(schema))
     given = schema[kind]
+    if kind == "constrained":
+        return shape_of(given, naive=not schema["by"].get("tz", not naive), of_keys=of_keys)
     if kind in ("list", "set", "frozenset", "tuple_of"):
         return ListOf(part(given), frozenset if of_keys and kind in ("set", "frozenset") else None)
     if kind == "dict":
@@ -306,6 +308,8 @@ def shape_of(schema: Any, *, naive: bool = False, of_keys: bool = False) -> Shap
         return _one_of(list(schema["values"].values()))
     if kind == "literal":
         return _one_of(given)
+    if kind == "constrained":
+        return part(given)
     if kind == "pickle":
         return Scalar(bytes, pa.binary())
     return Json()

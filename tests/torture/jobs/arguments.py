@@ -19,6 +19,7 @@ class Arguments:
     master: str
     parallelism: int
     size: int
+    restore_from: str | None = None
 
     def environment(self, name: str, **settings: Any) -> StreamEnvironment:
         """Small epochs, short chains, few epochs kept: everything that can go wrong happens often."""
@@ -26,6 +27,7 @@ class Arguments:
             "storage": self.storage,
             "master": self.master,
             "parallelism": self.parallelism,
+            "restore_from": self.restore_from,
             "keep": 4,
             "compact_after": 4,
             "restart": RestartPolicy(attempts=8, first_delay=0.05),
@@ -45,6 +47,7 @@ def arguments() -> Arguments:
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--size", type=int, required=True)
+    parser.add_argument("--from", dest="restore_from")
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     return Arguments(**vars(parser.parse_args()))
 
