@@ -22,8 +22,8 @@ import msgspec
 
 from penstock import paths
 from penstock.epochs.fencing import JobInfo, read_job
-from penstock.epochs.mirrors import VERSION, MirrorInfo, read_mirror, write_mirror
-from penstock.epochs.pins import kept_epochs, newest_done, pin
+from penstock.epochs.mirrors import VERSION, MirrorInfo, mark_mirrored, read_mirror, write_mirror
+from penstock.epochs.pins import kept_epochs, pin
 from penstock.epochs.retention import Retention, orphans
 from penstock.errors import AlreadyExistsError, ConfigError, CorruptFileError, NotFoundError, PenstockError, StorageError
 from penstock.failpoints import fail_point
@@ -164,7 +164,9 @@ class Mirror:
     def _check_ours(self, mirror: MirrorInfo | None) -> None:
         newest = max((paths.epoch_number(listed.path) for listed in self._target.list(paths.TERMS)), default=0)
         if newest > self._term or (mirror is not None and mirror.started_ms is not None):
-            raise MirrorReplacedError(f"{self._target.uri} is driven, or mirrored into, by term {newest}; this is term {self._term}")
+            raise MirrorReplacedError(
+                f"{self._target.uri} is driven, or mirrored into, by term {newest}; this is term {self._term}"
+            )
 
     # --- one epoch ---------------------------------------------------------------------------------------------------------
 
@@ -175,9 +177,10 @@ class Mirror:
             return
         self.check()
         # First of all mirror.json: what has none is not known to be a mirror.
-        self._mirrored = newest_done(self._target) or Epoch(0)
+        self._mirrored = max(kept_epochs(self._target)[0], default=Epoch(0))
         self._tell()
         _copy_small(self._storage, self._target, [paths.JOB, paths.term(self._term)])
+        mark_mirrored(self._target, self._term)
         epochs, _ = kept_epochs(self._target)
         self._retention.load(epochs)
         there = {listed.path for listed in self._target.list(paths.STATE)}

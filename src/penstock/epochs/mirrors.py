@@ -16,10 +16,13 @@ from zlib import crc32
 import msgspec
 
 from penstock import paths
+from penstock.epochs.commit import mark_done
 from penstock.epochs.fencing import Head, find_head, read_job
+from penstock.epochs.pins import kept_epochs
 from penstock.epochs.standby import Seen, observe
 from penstock.errors import ConfigError, CorruptFileError, NotFoundError, PenstockError
 from penstock.ids import Epoch, JobId, Milliseconds, Term
+from penstock.runtime.manifest import load_manifest
 from penstock.storage import Storage, open_storage
 
 VERSION = 1
@@ -88,6 +91,14 @@ def passed_over(info: MirrorInfo | None, head: Head) -> Epoch:
     return Epoch(0) if mirror is None else Epoch(max(mirror.committed, mirror.mirrored, *head.epochs, 0) + GAP)
 
 
+def mark_mirrored(storage: Storage, term: Term) -> None:
+    """What is mirrored was done: a mark that a crash left out is made, for manifests of the terms that were mirrored."""
+    epochs, done = kept_epochs(storage)
+    for epoch in set(epochs) - set(done):
+        if load_manifest(storage, epoch).term <= term:
+            mark_done(storage, epoch)
+
+
 def mark_started(storage: Storage) -> None:
     """The job's take-over epoch is committed: it is a mirror no more."""
     info = read_mirror(storage)
@@ -118,6 +129,7 @@ def check_start(
             detail=f"the mirror is as of epoch {info.mirrored}",
             hint="stop that driver first; or start with --force, which takes its output back and lets it fail",
         )
+    mark_mirrored(storage, info.term)
     tell(f"goes on from epoch {info.mirrored}; output that was published after it is taken back, or repeated")
 
 

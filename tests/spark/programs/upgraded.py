@@ -1,6 +1,6 @@
 """A job of two versions: the second has renamed steps, a renamed field, and state that only a function can make anew.
 
-    numbers ─→ by key ─→ ledger ─→ out
+numbers ─→ by key ─→ ledger ─→ out
 """
 
 from __future__ import annotations
@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock import FileSink, GeneratorSource, KeyedProcessFunction, ListState, MapState, RestartPolicy, StreamEnvironment, ValueState
+from penstock import (
+    FileSink,
+    GeneratorSource,
+    KeyedProcessFunction,
+    ListState,
+    MapState,
+    RestartPolicy,
+    StreamEnvironment,
+    ValueState,
+)
 
 COUNT, KEYS = 4_000, 67
 
