@@ -187,7 +187,7 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
     data[len(data) // 2] ^= 255
     file.write_bytes(data)
     with pytest.raises(CorruptFileError):
-        go_on(tmp_path, local_dir=str(tmp_path / "elsewhere"))
+        go_on(tmp_path, parallelism=3)
 
 
 def test_a_source_file_that_is_damaged_is_not_mirrored(tmp_path: Path) -> None:
