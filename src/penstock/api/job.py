@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.epochs.drivers import ask_driver, is_driven, stop_driver
+from penstock.epochs.lineage import Lineage, read_lineage
 from penstock.ids import Epoch
 from penstock.programs import Planned
 from penstock.snapshots.format import SavepointInfo
@@ -107,6 +108,10 @@ class Job:
             return Stopped(epoch=epoch, message=answer.message)
         made = make_savepoint(self._storage, epoch, to, told=told, driven=False)
         return Stopped(epoch=epoch, message=answer.message, savepoint=made)
+
+    def lineage(self) -> Lineage:
+        """The tree of jobs, savepoints, restores and forks that the job is in, from its oldest ancestor that can be reached."""
+        return read_lineage(self._storage)
 
     def rescale(self, parallelism: int, *, timeout: float = 60.0) -> Rescaled:
         """Let the running job go on with so many partitions, in the same process; `timeout`: seconds to wait for it."""

@@ -14,6 +14,7 @@ from penstock.cli.doctor import doctor_command
 from penstock.cli.epochs import epochs_command
 from penstock.cli.explain import explain_command
 from penstock.cli.jobs import jobs_command
+from penstock.cli.lineage import lineage_command
 from penstock.cli.replay import replay_command
 from penstock.cli.rescale import rescale_command
 from penstock.cli.run import run_command
@@ -40,6 +41,7 @@ app.command("check", context_settings=_PROGRAM)(check_command)
 app.command("jobs")(jobs_command)
 app.command("epochs")(epochs_command)
 app.command("stop")(stop_command)
+app.command("lineage")(lineage_command)
 app.command("rescale")(rescale_command)
 app.command("savepoint")(savepoint_command)
 app.command("savepoint-rewrite")(savepoint_rewrite_command)

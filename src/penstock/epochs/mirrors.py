@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from zlib import crc32
 
 import msgspec
 
@@ -19,6 +18,7 @@ from penstock import paths
 from penstock.epochs.commit import mark_done
 from penstock.epochs.fencing import Head, find_head, read_job
 from penstock.epochs.pins import kept_epochs
+from penstock.epochs.sealed import seal, unseal
 from penstock.epochs.standby import Seen, observe
 from penstock.errors import ConfigError, CorruptFileError, NotFoundError, PenstockError
 from penstock.ids import Epoch, JobId, Milliseconds, Term
@@ -56,8 +56,7 @@ class MirrorInfo(msgspec.Struct, frozen=True):
 
 
 def write_mirror(storage: Storage, info: MirrorInfo, *, durable: bool = False) -> None:
-    body = msgspec.json.encode(info)
-    storage.replace(paths.MIRROR, b'{"crc":%d,"mirror":' % crc32(body) + body + b"}\n", durable=durable)
+    storage.replace(paths.MIRROR, seal(info), durable=durable)
 
 
 def read_mirror(storage: Storage) -> MirrorInfo | None:
@@ -66,13 +65,8 @@ def read_mirror(storage: Storage) -> MirrorInfo | None:
         data = storage.read(paths.MIRROR)
     except NotFoundError:
         return None
-    head, _, rest = data.partition(b',"mirror":')
-    if head != b'{"crc":%d' % crc32(rest[:-2]):
-        raise CorruptFileError(
-            f"{storage.uri}/{paths.MIRROR} is damaged",
-            hint="which epochs were lost is not known: restore the file, or start from JOB@EPOCH in a storage of its own",
-        )
-    info = msgspec.json.decode(rest[:-2], type=MirrorInfo)
+    hint = "which epochs were lost is not known: restore the file, or start from JOB@EPOCH in a storage of its own"
+    info = unseal(data, MirrorInfo, f"{storage.uri}/{paths.MIRROR}", hint)
     if info.version != VERSION:
         raise CorruptFileError(f"{storage.uri}/{paths.MIRROR} is of format {info.version}; this Penstock reads {VERSION}")
     return info
