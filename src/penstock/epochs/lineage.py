@@ -33,8 +33,8 @@ Kind = Literal["savepoint", "restore", "fork"]
 class Note(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened to a job.
 
-    savepoint: of `epoch`, at `place`. restore: the job was started from `place`, which is `epoch` of `job` in `home`, in its epoch
-    `at`. fork: the job `job` in `home` was started so from this one.
+    savepoint: of `epoch`, at `place`. restore: the job was started from `place`, which is `epoch` of `job` in `home`, in its
+    epoch `at`. fork: the job `job` in `home` was started so from this one.
     """
 
     version: int = VERSION
@@ -186,10 +186,8 @@ def _oldest(storage: Storage) -> Storage:
 def _descend(storage: Storage, above: set[JobId]) -> Lineage:
     job = read_job(storage)
     notes = read_notes(storage)
-    children = []
-    for note in notes:
-        if note.kind == "fork" and note.job not in above | {job.job}:
-            children.append((note, _child(note, above | {job.job})))
+    above = above | {job.job}
+    children = [(note, _child(note, above)) for note in notes if note.kind == "fork" and note.job not in above]
     return Lineage(
         name=job.name,
         job=job.job,

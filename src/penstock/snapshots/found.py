@@ -25,14 +25,15 @@ from penstock.storage import Storage, open_storage
 class Snapshot:
     """Something to start from: `manifest` says what it holds, `storage` has its files.
 
-    `home`: the storage of the job that it is of. `moving`: it was asked for as the newest epoch of a job, which is another one each time.
+    `home`: the storage of the job that it is of. `moving`: it was asked for as the newest epoch of a job, which is another one
+    each time.
     """
 
     storage: Storage
     manifest: Manifest
     source: str
     identity: str
-    home: str
+    home: str = ""
     moving: bool = False
 
 

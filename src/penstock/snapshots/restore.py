@@ -23,8 +23,8 @@ from penstock.epochs.fencing import find_head, read_job
 from penstock.epochs.history import StartListener
 from penstock.epochs.judging import check_trusted
 from penstock.epochs.layout import claim_states
-from penstock.epochs.renames import as_called_now
 from penstock.epochs.lineage import note_restore
+from penstock.epochs.renames import as_called_now
 from penstock.epochs.source_claims import SourceClaims, claim_sources
 from penstock.epochs.takeover import Start
 from penstock.errors import ConfigError
