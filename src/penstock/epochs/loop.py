@@ -539,7 +539,8 @@ class EpochLoop:
                 if isinstance(wanted, str):
                     self._inbox.answer(request, False, wanted)
                     continue
-                self._rescale = Rescale(request=request, parallelism=wanted, before=self._config.parallelism)
+                now = self._clock.now_ms()
+                self._rescale = Rescale(request=request, parallelism=wanted, before=self._config.parallelism, since_ms=now)
                 return True
             self._inbox.answer(request, False, f"this job does not know the request {request.kind!r}")
         return False
@@ -549,7 +550,7 @@ class EpochLoop:
             last = self._pipeline.head.epoch
             self._inbox.answer(self._stop, True, f"stopped after epoch {last}", epoch=last)
         if self._rescale is not None:
-            self._rescale = replace(self._rescale, committed_ms=self._pipeline.head.created_ms)
+            self._rescale = replace(self._rescale, since_ms=max(self._rescale.since_ms, self._pipeline.head.created_ms))
 
     def _close(self) -> None:
         if hasattr(self, "_pipeline"):

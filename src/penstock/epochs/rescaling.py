@@ -16,16 +16,16 @@ from penstock.ids import Milliseconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescale:
-    """A request that was accepted. `committed_ms`: when the last epoch before it was committed."""
+    """A request that was accepted. `since_ms`: when that was, or when the last epoch before it was committed, if that is later."""
 
     request: Request
     parallelism: int
     before: int
-    committed_ms: Milliseconds = 0
+    since_ms: Milliseconds = 0
 
     def told(self, now_ms: Milliseconds) -> tuple[str, dict[str, Any]]:
         """What whoever asked is told, once the job is ready again."""
-        down_ms = max(0, now_ms - self.committed_ms)
+        down_ms = max(0, now_ms - self.since_ms)
         message = f"rescaled from {self.before} to {self.parallelism} partitions; no epoch committed for {down_ms / 1000:.1f} s"
         return message, {"parallelism": self.parallelism, "before": self.before, "downtime_ms": down_ms}
 
