@@ -16,7 +16,7 @@ __all__ = ["bucket", "credentials", "endpoint"]
 
 
 @pytest.mark.parametrize("first", ["s3", "local"])
-def test_a_mirror_elsewhere(tmp_path: Path, endpoint: str, bucket: str, first: str) -> None:  # noqa: F811
+def test_a_mirror_elsewhere(tmp_path: Path, endpoint: str, bucket: str, first: str) -> None:
     remote, local = f"s3://{bucket}/job?endpoint={endpoint}", str(tmp_path / "place")
     storage, mirror = (remote, local) if first == "s3" else (local, remote)
     with pytest.raises(Crash):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +25,7 @@ from penstock.testing import (
     scripted_watermarks,
 )
 from tests.runtime.random_programs import Interpreter, scripts
+from tests.state.kinds import KINDS
 
 START = 1000
 random_settings = settings(
@@ -61,8 +64,15 @@ def program(script: list[Any], cut: int | None, sink: CollectSink) -> StreamEnvi
     return env
 
 
-def run(script: list[Any], cut: int | None, parallelism: list[int], epochs: int | None) -> dict[Any, list[Any]]:
-    """The output; with `epochs`, the job is stopped after so many and started again with the next parallelism."""
+def run(
+    script: list[Any],
+    cut: int | None,
+    parallelism: list[int],
+    epochs: int | None,
+    stores: Sequence[str] = ("lmdb",),
+    pipeline: int = 0,
+) -> dict[Any, list[Any]]:
+    """The output; with `epochs`, the job is stopped after so many and started again with the next parallelism and store."""
     sink = CollectSink()
     clock = VirtualClock(START)
     with tempfile.TemporaryDirectory() as storage, tempfile.TemporaryDirectory() as local:
@@ -75,6 +85,8 @@ def run(script: list[Any], cut: int | None, parallelism: list[int], epochs: int 
                 storage=storage,
                 local_dir=local,
                 parallelism=parallelism[turn % len(parallelism)],
+                state_store=stores[turn % len(stores)],
+                pipeline=pipeline,
             )
             if result.finished:
                 break
@@ -100,6 +112,28 @@ def test_the_cut_and_the_parallelism_do_not_matter(script: list[Any], cut: int |
 )
 def test_restarts_and_rescaling_do_not_matter(script: list[Any], cut: int, parallelism: list[int], epochs: int) -> None:
     assert run(script, cut, parallelism, epochs) == expected(script)
+
+
+@pytest.mark.parametrize("store", KINDS)
+@settings(random_settings, max_examples=25)
+@given(script=scripts(), cut=st.sampled_from([1, 2, 5]), parallelism=st.integers(1, 3), pipeline=st.sampled_from([0, 2]))
+def test_the_store_does_not_matter(store: str, script: list[Any], cut: int, parallelism: int, pipeline: int) -> None:
+    assert run(script, cut, [parallelism], None, [store], pipeline) == expected(script)
+
+
+@pytest.mark.parametrize("store", KINDS)
+@settings(random_settings, max_examples=20)
+@given(
+    script=scripts(max_size=20),
+    cut=st.sampled_from([1, 2]),
+    parallelism=st.lists(st.integers(1, 3), min_size=1, max_size=2),
+    epochs=st.integers(1, 3),
+    others=st.lists(st.sampled_from(["memory", "lmdb"]), max_size=2),
+)
+def test_another_store_at_each_start_does_not_matter(
+    store: str, script: list[Any], cut: int, parallelism: list[int], epochs: int, others: list[str]
+) -> None:
+    assert run(script, cut, parallelism, epochs, [store, *others]) == expected(script)
 
 
 @random_settings

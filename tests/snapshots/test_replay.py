@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from penstock import FileSource, Job, KeyedProcessFunction, RestartPolicy, StreamEnvironment, ValueState, snapshots
+from penstock import (
+    CollectionSource,
+    FileSource,
+    Job,
+    KeyedProcessFunction,
+    RestartPolicy,
+    StreamEnvironment,
+    ValueState,
+    Watermarks,
+    snapshots,
+)
 from penstock.errors import ConfigError, NotFoundError, SourceError, UserCodeError
 from penstock.ids import StepId
 from penstock.runtime.manifest import load_manifest
@@ -130,6 +140,11 @@ def test_windows_are_shown(job: Path) -> None:
         assert all(event.window is not None and event.key in ("ann", "bob", "eve") for event in fired)
     emitted = [out for one in replays for e in one.step("columns").events for out in e.outputs]
     assert len(emitted) == sum(one.step("columns").records_out for one in replays)
+    mine = [snapshots.replay(job, one.epochs[0], env=program(job), step="columns", key="ann").step("columns") for one in replays]
+    assert [out.value for step in mine for e in step.events for out in e.outputs] == [
+        out.value for out in emitted if out.value["customer"] == "ann"
+    ]
+    assert {change.key for step in mine for change in step.changes} == {"ann"}
     changes = [change for one in replays for change in one.step("columns").changes]
     assert {change.key for change in changes} == {"ann", "bob", "eve"}
 
@@ -350,6 +365,56 @@ def test_a_program_with_more_and_with_less_state(job: Path) -> None:
     replayed = snapshots.replay(job, 3, env=env)
     assert any("no longer claims the state" in note and "reminders.basket" in note for note in replayed.notes)
     assert replayed.reproduced is False
+
+
+class Numbers(KeyedProcessFunction[str, Any, Any]):
+    total: ValueState[int] = ValueState(int, default=0)
+
+    def process(self, value: Any, ctx: Any) -> Any:
+        self.total.update(self.total.value + value[1])
+        yield self.total.value
+
+
+class Texts(KeyedProcessFunction[str, Any, Any]):
+    """The same total, as text."""
+
+    total: ValueState[str] = ValueState(str, default="0", migrate=str)
+
+    def process(self, value: Any, ctx: Any) -> Any:
+        self.total.update(str(int(self.total.value) + value[1]))
+        yield self.total.value
+
+
+def totals(storage: Path, function: Any, source: dict[str, Any], step: dict[str, Any]) -> StreamEnvironment:
+    env = StreamEnvironment("totals", storage=str(storage), **SETTINGS)
+    values = CollectionSource([("ab"[n % 2], n) for n in range(20)])
+    stream = env.from_source(values, watermarks=Watermarks.bounded(seconds=0, timestamp=lambda v: v[1]), **source)
+    stream.key_by(0).process(function, **step).print(name="out")
+    return env
+
+
+def test_a_program_whose_steps_have_other_names(tmp_path: Path) -> None:
+    totals(tmp_path, Numbers(), {"name": "in"}, {"name": "totals"}).execute()
+    renamed = totals(
+        tmp_path, Numbers(), {"name": "numbers", "previous_names": ["in"]}, {"name": "sums", "previous_names": ["totals"]}
+    )
+    replayed = snapshots.replay(tmp_path, 3, env=renamed)
+    assert replayed.reproduced, replayed.verdict
+    assert replayed.notes == []
+    assert replayed.step("numbers").records_in == 7
+    assert replayed.step("sums").changed == 2
+
+
+def test_state_that_migrates(tmp_path: Path) -> None:
+    """Yesterday's epoch with today's program: its state is migrated in the shadow, and the job's stays as it is."""
+    totals(tmp_path, Numbers(), {"name": "in"}, {"name": "totals"}).execute()
+    before = contents(str(tmp_path))
+    replayed = snapshots.replay(tmp_path, 3, env=totals(tmp_path, Texts(), {"name": "in"}, {"name": "totals"}))
+    assert contents(str(tmp_path)) == before
+    assert replayed.notes == ["the state totals.total was migrated for this program"]
+    first = replayed.step("totals").events[0]
+    assert first.before == {"total": str(sum(n for n in range(7) if "ab"[n % 2] == first.key))}
+    assert replayed.reproduced is False  # it is written differently now
 
 
 # --- small parts ---------------------------------------------------------------------------------------------------------------

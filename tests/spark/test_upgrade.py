@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 
 def expected() -> Counter[tuple[int, ...]]:
-    """What the ledger says of each key's n-th record: the generator's partitions are read in turns, so only sets of keys are known."""
+    """How many records each key has, and their numbers."""
     found: Counter[tuple[int, ...]] = Counter()
     for key, count in Counter(job.row(n)["key"] for n in range(job.COUNT)).items():
         found.update((key, number) for number in range(1, count + 1))

@@ -11,12 +11,14 @@ import msgspec
 import pytest
 
 from penstock.errors import CorruptFileError, StateError
-from penstock.state import local
+from penstock.state import local, memory_store
+from penstock.state.directories import remove_stale
 from penstock.state.files import FileIdentity, FileRef, read_entries, write_base, write_delta
 from penstock.state.layout import value_prefix
-from penstock.state.local import open_at, remove_stale, store_path, sweep_local
-from penstock.state.store import LocalStore, open_stores
+from penstock.state.local import Origin, store_path, sweep_local
+from penstock.state.store import LocalStore, StoreKind, open_stores
 from penstock.storage import LocalStorage
+from tests.state.kinds import KINDS, needs_rocksdb
 
 spawn = multiprocessing.get_context("spawn")
 WHO = FileIdentity(job="j", epoch=1, stage="s", partition=0, attempt="a")
@@ -67,13 +69,27 @@ def job(tmp_path: Path) -> Job:
     return job
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Any:
-    path = store_path(str(tmp_path / "local"), "job", "fp", 2, "stage", 0)
+@pytest.fixture(params=KINDS)
+def path(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+    path = store_path(str(tmp_path / "local"), "job", "fp", 2, "stage", 0, request.param)
     yield path
     for store in open_stores():
         if store.path.startswith(os.path.realpath(tmp_path)):
             store.close()
+
+
+def kind_of(path: str) -> StoreKind:
+    kind: StoreKind = Path(path).parent.name.rpartition("-")[2]  # type: ignore[assignment]
+    return kind
+
+
+def open_at(path: str, chain: list[FileRef], read: Any, cached: Any = lambda name: None) -> tuple[LocalStore, Origin]:
+    """`local.open_at`, for the kind of store that the path is of."""
+    return local.open_at(path, chain, read, cached, kind=kind_of(path))
+
+
+on_disk = pytest.mark.parametrize("path", ["lmdb", pytest.param("rocksdb", marks=needs_rocksdb)], indirect=True)
+in_memory = pytest.mark.parametrize("path", ["memory"], indirect=True)
 
 
 def test_an_empty_chain_is_an_empty_store(path: str, job: Job) -> None:
@@ -98,7 +114,7 @@ def test_deltas_known_in_memory_are_not_read(path: str, job: Job) -> None:
     open_at(path, job.chain[:2], job.read)
     job.reads.clear()
     known = {job.chain[2].name: [(_key(100), b"3")]}
-    store, _ = open_at(path, job.chain, job.read, known.get)  # type: ignore[arg-type]
+    store, _ = open_at(path, job.chain, job.read, known.get)
     assert (_content(store), job.reads) == (job.models[-1], [])
     job.epoch({_key(1): b"x", _key(2): b"y"})
     limited = msgspec.structs.replace(job.chain[3], lo=0, hi=2)
@@ -114,8 +130,8 @@ def test_a_compaction_does_not_cost_the_store(path: str, job: Job) -> None:
     job.epoch({_key(7): None})
     assert open_at(path, job.chain, job.read) == (store, "local")
     assert (_content(store), job.reads) == (job.models[-1], [job.chain[-1].name])
-    os.makedirs(path + "-elsewhere")
-    fresh, origin = open_at(path + "-elsewhere", job.chain, job.read)
+    elsewhere = store_path(str(Path(path).parents[3] / "elsewhere"), "job", "fp", 2, "stage", 0, kind_of(path))
+    fresh, origin = open_at(elsewhere, job.chain, job.read)
     assert (origin, _content(fresh)) == ("rebuilt", job.models[-1])
 
 
@@ -125,11 +141,13 @@ def test_another_history_is_rebuilt_elsewhere(path: str, job: Job) -> None:
     job.epoch({_key(5): b"other"})
     rebuilt, origin = open_at(path, job.chain, job.read)
     assert origin == "rebuilt"
-    assert rebuilt.path != store.path
+    assert rebuilt is not store
+    assert (rebuilt.path != store.path) == (kind_of(path) != "memory")
     assert _content(rebuilt) == job.models[-1]
-    assert not os.path.exists(store.path)
+    assert kind_of(path) == "memory" or not os.path.exists(store.path)
 
 
+@on_disk
 def test_a_directory_in_use_is_removed_later(path: str, job: Job) -> None:
     store, _ = open_at(path, job.chain, job.read)
     with store.snapshot() as snapshot:
@@ -143,15 +161,17 @@ def test_a_directory_in_use_is_removed_later(path: str, job: Job) -> None:
     assert _content(rebuilt) == job.models[1]
 
 
+@on_disk
 @pytest.mark.parametrize("damage", [b"junk" * 5000, b""])
 def test_a_damaged_store_is_rebuilt(path: str, job: Job, damage: bytes) -> None:
     store, _ = open_at(path, job.chain, job.read)
     store.close()
-    (Path(store.path) / "data.mdb").write_bytes(damage)
+    (Path(store.path) / {"lmdb": "data.mdb", "rocksdb": "CURRENT"}[kind_of(path)]).write_bytes(damage)
     again, _ = open_at(path, job.chain, job.read)
     assert _content(again) == job.models[-1]
 
 
+@on_disk
 def test_a_pointer_to_nowhere_is_ignored(path: str, job: Job) -> None:
     for text in ("data-gone", "../../etc", ""):
         (Path(path) / "current").write_text(text)
@@ -181,8 +201,10 @@ def _race(path: str, folder: str, chains: list[list[FileRef]], models: list[Mode
             assert snapshot.applied in {c[-1].name for c in chains}
             if snapshot.applied == chain[-1].name:
                 assert dict(snapshot.range(b"", None)) == model
+        store.rest()
 
 
+@on_disk
 def test_processes_that_open_at_once(path: str, job: Job, tmp_path: Path) -> None:
     for number in range(10):
         job.epoch({_key(n): str(number).encode() for n in range(number, 300)})
@@ -232,3 +254,36 @@ def test_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: Job) -> Non
     used.close()
     assert sweep_local(root, keep_jobs=["kept"]) == 1
     assert sweep_local(str(tmp_path / "nowhere")) == 0
+
+
+@in_memory
+def test_a_memory_store_leaves_nothing_on_disk(path: str, job: Job) -> None:
+    store, _ = open_at(path, job.chain, job.read)
+    assert _content(store) == job.models[-1]
+    assert os.listdir(path) == []
+
+
+def test_memory_does_not_grow_with_layouts_and_jobs(tmp_path: Path, job: Job) -> None:
+    def stores() -> set[str]:
+        found = [store.path for store in open_stores() if store.path.startswith(os.path.realpath(tmp_path))]
+        return {"/".join(path.split("/")[-3:]) for path in found}
+
+    def opened(name: str, fingerprint: str, partition: int) -> LocalStore:
+        path = store_path(str(tmp_path), name, fingerprint, 2, 1, partition, "memory")
+        return local.open_at(path, job.chain, job.read, kind="memory")[0]
+
+    for fingerprint in ("a", "b", "c"):
+        for partition in (0, 1):
+            opened("job", fingerprint, partition)
+    assert stores() == {"job/c-p2-memory/1-0", "job/c-p2-memory/1-1"}
+    for number in range(10):
+        opened(f"job{number}", "a", 0)
+    assert stores() == {f"job{number}/a-p2-memory/1-0" for number in range(10 - memory_store.LAYOUTS, 10)}
+    kept = opened("job6", "a", 0)
+    with kept.snapshot() as snapshot:  # in use: it stays as long as it is
+        for number in range(20, 30):
+            opened(f"job{number}", "a", 0)
+        assert dict(snapshot.range(b"", None)) == job.models[-1]
+    for store in open_stores():
+        if store.path.startswith(os.path.realpath(tmp_path)):
+            store.close()

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -19,7 +18,7 @@ from penstock import paths
 from penstock.cli.problems import clean_errors
 from penstock.cli.progress import duration
 from penstock.epochs.drivers import has_ended, is_alive, newest_term
-from penstock.epochs.fencing import JobInfo
+from penstock.epochs.fencing import read_job
 from penstock.epochs.status import read_status
 from penstock.errors import CorruptFileError
 from penstock.ids import Epoch
@@ -82,9 +81,9 @@ def describe_job(storage: Storage) -> FoundJob:
     newest = epochs[-1] if epochs else None
     condition: Condition
     try:
-        name = msgspec.json.decode(storage.read(paths.JOB), type=JobInfo).name
+        name = read_job(storage).name
         finished = newest is not None and load_manifest(storage, Epoch(paths.epoch_number(newest.path))).finished
-    except (msgspec.MsgspecError, CorruptFileError):
+    except CorruptFileError:
         name, finished, condition = "?", False, "damaged"
     else:
         ended = term is not None and has_ended(term, status)

@@ -36,6 +36,9 @@ def run_command(
     name: Annotated[str | None, typer.Option(help="The job's name.")] = None,
     executor: Annotated[str | None, typer.Option(help="spark, or inline: in this process, without Spark.")] = None,
     guarantee: Annotated[str | None, typer.Option(help="exactly-once, at-least-once or at-most-once.")] = None,
+    state_store: Annotated[
+        str | None, typer.Option(help="Where tasks keep state on their host: memory, lmdb or rocksdb.")
+    ] = None,
     allow_dropped_state: Annotated[
         bool, typer.Option("--allow-dropped-state", help="Lose, for good, the state that the program no longer claims.")
     ] = False,
@@ -82,6 +85,7 @@ def run_command(
         "name": name,
         "executor": executor,
         "guarantee": guarantee,
+        "state_store": state_store,
         "allow_dropped_state": allow_dropped_state or None,
         "fall_back": fall_back or None,
         "repeat_output": repeat_output or None,

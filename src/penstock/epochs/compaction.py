@@ -1,55 +1,78 @@
-"""Compaction: merges durable files so that chains stay short. It never touches a local store.
+"""Compaction: merges durable files so that chains stay short and storage bounded. It never touches a local store.
 
-Decide purely: `choose` looks at a chain and says which files to merge. A run of deltas becomes one delta; once the deltas
-weigh as much as half of the base, everything becomes a new base. So the write amplification stays bounded however large the
-state. Files of a savepoint that the job started from, and several bases after rescaling, become one base the first time.
+Decide purely: `choose` looks at a chain and says which files to merge.
+
+Laws:
+- Once the deltas weigh 0.65 of the base, everything becomes a new base. So a chain weighs at most about 1.65 of its base, and
+  less than three times with the old chain, which stays as long as kept epochs name it. A byte of a delta costs 1.5 of bases.
+- Before that, deltas of about one size become one delta whenever there are more than `compact_after` of them: the chain's length
+  follows the logarithm of their number, and a byte is rewritten once for each such tier.
+- However much the epochs change, a new base is not made for each: there are half of `compact_after` deltas first.
+- Files of a savepoint that the job started from, and several bases after rescaling, become one base the first time.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
+from itertools import chain, starmap
 
 from penstock import paths
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, JobId
-from penstock.state.files import FileIdentity, FileRef, read_entries, write_base, write_merged_delta
+from penstock.state.files import Block, FileIdentity, FileRef, read_entries, write_base, write_merged_delta
 from penstock.state.key_groups import groups_of
+from penstock.state.merging import live, newest
 from penstock.storage import Storage
+
+NEW_BASE_AT = 0.65
+"""Deltas of this part of the base's weight make a new base due."""
+
+BASE_IS_NEAR = 0.75
+"""From this part of that on, deltas are left for the base that is coming."""
+
+SMALL = 64 * 1024
+"""Changes that weigh less are merged for the number of files only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """Files `chain[start:stop]` are to become one."""
+    """Files `start` to `stop` of a chain are to become one."""
 
     start: int
     stop: int
     base: bool
 
 
-def choose(chain: list[FileRef], compact_after: int) -> Merge | None:
-    """What to merge of a chain, if anything. Pure."""
-    if len(chain) <= compact_after:
+def choose(files: list[FileRef], compact_after: int) -> Merge | None:
+    """What to merge of a chain of files, if anything. Pure."""
+    if len(files) < 2:
         return None
-    bases = [number for number, ref in enumerate(chain) if ref.kind == "base"]
-    first_delta = bases[-1] + 1 if bases else 0
-    base_size = sum(map(read_size, chain[:first_delta]))
-    delta_size = sum(map(read_size, chain[first_delta:]))
-    of_savepoint = any(ref.state is not None for ref in chain)
-    if not bases or of_savepoint or len(bases) > 1 or delta_size * 2 >= base_size:
-        return Merge(start=0, stop=len(chain), base=True)
-    # Merge the newest run of deltas that are of about one size: like a log-structured tree, tier by tier.
-    start = len(chain) - 1
-    weight = chain[start].size
-    while start > first_delta and chain[start - 1].size <= 4 * max(weight, 4096):
-        start -= 1
-        weight += chain[start].size
-    if len(chain) - start < 2:
-        start = first_delta
-    return Merge(start=start, stop=len(chain), base=False)
+    weights = [read_size(ref) for ref in files]
+    one_base = sum(ref.kind == "base" for ref in files) == 1 and all(ref.state is None for ref in files)
+    first = max((number for number, ref in enumerate(files, 1) if ref.kind == "base"), default=0)
+    kept = sum(weights[:first]) or max(weights)
+    changed = sum(weights) - kept
+    many = len(files) > compact_after
+    enough = changed > SMALL and 2 * len(files) > compact_after
+    if (many and not one_base) or (changed >= NEW_BASE_AT * kept and (many or enough)):
+        return Merge(start=0, stop=len(files), base=True)
+    near = changed >= BASE_IS_NEAR * NEW_BASE_AT * kept
+    return _tier(weights, first, compact_after, 2 * compact_after if near else compact_after)
+
+
+def _tier(weights: list[int], first: int, fan_in: int, most: int) -> Merge | None:
+    """The newest run of deltas of about one size that are more than `most`."""
+    stop = len(weights)
+    while stop > first:
+        start, weight = stop - 1, weights[stop - 1]
+        while start > first and weights[start - 1] <= max(2, fan_in / 2) * max(weight / (stop - start), 1024):
+            start -= 1
+            weight += weights[start]
+        if stop - start > most:
+            return Merge(start=start, stop=stop, base=False)
+        stop = start
+    return None
 
 
 def read_size(ref: FileRef) -> int:
@@ -79,29 +102,16 @@ def merge(storage: Storage, task: MergeTask) -> FileRef:
     """Carry a merge out, streaming: nothing but a few blocks of each file is in memory."""
     name = paths.state_file(task.stage, task.partition, task.epoch, task.attempt, "base" if task.base else "delta")
     identity = FileIdentity(task.job, task.epoch, str(task.stage), task.partition, task.attempt)
-    entries = _newest(storage, task)
+    groups = groups_of(task.partition, task.parallelism, task.max_parallelism)
+    ids = frozenset(task.state_ids)
+    entries = newest([_blocks(storage, ref, groups, ids) for ref in task.files])
     covers = task.files[-1].mark
     fail_point("compaction:write")
     if task.base:
-        live = ((key, value) for key, value in entries if value is not None)
-        return write_base(storage, name, live, identity, covers=covers)
-    return write_merged_delta(storage, name, entries, identity, covers=covers)
+        return write_base(storage, name, chain.from_iterable(starmap(zip, live(entries))), identity, covers=covers)
+    return write_merged_delta(storage, name, chain.from_iterable(starmap(zip, entries)), identity, covers=covers)
 
 
-def _newest(storage: Storage, task: MergeTask) -> Iterator[tuple[bytes, bytes | None]]:
-    """Every key once, in order, with its newest value."""
-    groups = groups_of(task.partition, task.parallelism, task.max_parallelism)
-    ids = frozenset(task.state_ids)
-    runs = [_entries(storage, ref, groups, ids, -number) for number, ref in enumerate(task.files)]
-    for key, versions in groupby(heapq.merge(*runs), key=itemgetter(0)):
-        _, _, value = next(versions)
-        yield key, value
-
-
-def _entries(
-    storage: Storage, ref: FileRef, groups: range, ids: frozenset[int], age: int
-) -> Iterator[tuple[bytes, int, bytes | None]]:
+def _blocks(storage: Storage, ref: FileRef, groups: range, ids: frozenset[int]) -> Iterator[Block]:
     wanted = range(max(groups.start, ref.lo), min(groups.stop, ref.hi))
-    for keys, values in read_entries(storage, ref, groups=wanted, keep=ids.__contains__):
-        for key, value in zip(keys, values, strict=True):
-            yield key, age, value
+    return read_entries(storage, ref, groups=wanted, keep=ids.__contains__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -11,10 +12,14 @@ from penstock.epochs.merge_process import MergeProcess
 from penstock.ids import Term
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.manifest import Manifest, StateLayout
+from penstock.runtime.orders import merge_name
 from penstock.state.files import FileRef
 from penstock.storage import Storage
 
 log = logging.getLogger("penstock")
+
+_ON_THEIR_WAY = 4096
+"""More manifests than ever are on their way at once."""
 
 
 @dataclass(slots=True)
@@ -36,6 +41,7 @@ class Compactor:
         self._compact_after = compact_after
         self._running: dict[tuple[int, int], _Running] = {}
         self._made = 0
+        self._handed: deque[list[str]] = deque(maxlen=_ON_THEIR_WAY)
         self._threads = ThreadPoolExecutor(1, "penstock-compaction") if beside else None
         self._process = MergeProcess(storage.uri) if beside else None
 
@@ -57,13 +63,15 @@ class Compactor:
                     files=tuple(chain[chosen.start : chosen.stop]),
                     base=chosen.base,
                     epoch=manifest.epoch,
-                    attempt=f"{self._term}-c{self._made}",
+                    attempt=merge_name(self._term, self._made),
                 )
                 self._running[stage, partition] = _Running(task, self._submit(task))
 
     def adopt(self, layout: StateLayout) -> StateLayout:
         """The layout with finished merges in place of the files they merged."""
         chains = layout.chains
+        handed: list[str] = []
+        self._handed.append(handed)
         for (stage, partition), running in list(self._running.items()):
             if not running.done.done():
                 continue
@@ -73,7 +81,12 @@ class Compactor:
                 log.warning("compaction of stage %d partition %d failed, will be tried again: %s", stage, partition, error)
                 continue
             chains[stage][partition] = replaced(chains[stage][partition], running.task.files, running.done.result())
+            handed.append(running.task.attempt)
         return layout
+
+    def unsettled(self) -> set[str]:
+        """Attempts whose files are being made, or were handed out for manifests that may not be there yet."""
+        return {running.task.attempt for running in self._running.values()}.union(*self._handed)
 
     def close(self) -> None:
         if self._process is not None:

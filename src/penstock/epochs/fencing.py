@@ -20,6 +20,7 @@ from penstock.errors import AlreadyExistsError, ConfigError, CorruptFileError, F
 from penstock.ids import Epoch, JobId, Term
 from penstock.runtime.manifest import Manifest, load_manifest
 from penstock.storage import Storage
+from penstock.storage.sealed import seal, unseal
 
 VERSION = 1
 
@@ -45,12 +46,10 @@ class TermInfo(msgspec.Struct, frozen=True):
 
 def open_job(storage: Storage, name: str, max_parallelism: int) -> JobInfo:
     """The job in this storage, made now if there is none."""
-    fresh = JobInfo(VERSION, JobId(uuid.uuid4().hex), name, max_parallelism, round(time.time() * 1000))
     try:
-        storage.create(paths.JOB, msgspec.json.encode(fresh))
-    except AlreadyExistsError:
-        pass
-    info = read_job(storage)
+        info = read_job(storage)
+    except NotFoundError:
+        info = _make_job(storage, name, max_parallelism)
     if info.name != name:
         raise ConfigError(
             f"{storage.uri} holds the job {info.name!r}, not {name!r}",
@@ -64,27 +63,55 @@ def open_job(storage: Storage, name: str, max_parallelism: int) -> JobInfo:
     return info
 
 
+def _make_job(storage: Storage, name: str, max_parallelism: int) -> JobInfo:
+    """A new job, unless the storage holds epochs: then its `job.json` is lost, and this is no empty start."""
+    if any(True for _ in storage.list(paths.EPOCHS)) and not storage.exists(paths.JOB):
+        raise CorruptFileError(
+            f"{storage.uri}/{paths.JOB} is missing, though the job has committed epochs",
+            hint="restore the file from a backup; it was removed by something else than Penstock",
+        )
+    try:
+        storage.create(
+            paths.JOB, seal(JobInfo(VERSION, JobId(uuid.uuid4().hex), name, max_parallelism, round(time.time() * 1000)))
+        )
+    except AlreadyExistsError:
+        pass
+    return read_job(storage)
+
+
 def read_job(storage: Storage) -> JobInfo:
     """The job in this storage; `NotFoundError` if there is none."""
-    try:
-        info = msgspec.json.decode(storage.read(paths.JOB), type=JobInfo)
-    except msgspec.MsgspecError as error:
-        raise CorruptFileError(f"{storage.uri}/{paths.JOB} cannot be read", detail=str(error)) from error
+    info = unseal(storage.read(paths.JOB), JobInfo, f"{storage.uri}/{paths.JOB}")
     if info.version != VERSION:
-        raise CorruptFileError(f"the job in {storage.uri} is of format {info.version}; this Penstock reads format {VERSION}")
+        raise CorruptFileError(
+            f"{storage.uri}/{paths.JOB} is of format {info.version}; this Penstock reads format {VERSION}",
+            hint="run the job with the version of Penstock that wrote it, or a newer one",
+        )
     return info
 
 
 def read_term(storage: Storage, term: Term) -> TermInfo | None:
     """Who took a term; None if that cannot be read."""
     try:
-        return msgspec.json.decode(storage.read(paths.term(term)), type=TermInfo)
-    except (NotFoundError, msgspec.MsgspecError):
+        return unseal(storage.read(paths.term(term)), TermInfo, f"{storage.uri}/{paths.term(term)}")
+    except (NotFoundError, CorruptFileError):
         return None
 
 
-def take_term(storage: Storage, *, after: Term | None = None) -> Term:
-    """Become the driver. `after`: only with the very next term; `FencedError` if another has it."""
+def check_same_job(storage: Storage, info: JobInfo, head: Head) -> None:
+    """Refuse a head that another job has written: `job.json` or the manifest is not this storage's."""
+    if head.manifest is not None and head.manifest.job != info.job:
+        raise CorruptFileError(
+            f"{paths.JOB} and {paths.manifest(head.manifest.epoch)} in {storage.uri} are of two jobs: files were mixed up",
+            detail=f"{paths.JOB}: {info.job}\n{paths.manifest(head.manifest.epoch)}: {head.manifest.job}",
+            hint="restore the right one from a backup",
+        )
+
+
+def take_term(storage: Storage, above: int = 0, *, after: Term | None = None) -> Term:
+    """Become the driver. `above`: this term was taken, whatever has become of its file.
+
+    `after`: only with the very next term; `FencedError` if another has it."""
     if after is not None:
         if not _make_term(storage, Term(after + 1)):
             raise FencedError(
@@ -94,6 +121,7 @@ def take_term(storage: Storage, *, after: Term | None = None) -> Term:
             )
         return Term(after + 1)
     term = Term(max((paths.epoch_number(listed.path) for listed in storage.list(paths.TERMS)), default=0))
+    term = Term(max(term, above))
     while True:
         term = Term(term + 1)
         if _make_term(storage, term):
@@ -103,7 +131,7 @@ def take_term(storage: Storage, *, after: Term | None = None) -> Term:
 def _make_term(storage: Storage, term: Term) -> bool:
     info = TermInfo(term, socket.gethostname(), os.getpid(), round(time.time() * 1000))
     try:
-        storage.create(paths.term(term), msgspec.json.encode(info))
+        storage.create(paths.term(term), seal(info))
     except AlreadyExistsError:
         return False
     return True
@@ -122,10 +150,14 @@ class Head:
 
 
 def find_head(storage: Storage, *, fall_back: bool = False) -> Head:
-    """Read what is committed. A damaged newest manifest is an error, unless `fall_back` says to take the newest whole one."""
+    """Read what is committed. A damaged newest manifest is an error, unless `fall_back` says to take the newest whole one.
+
+    A done mark tells of a manifest: above the newest one that is there, it tells of one that is lost.
+    """
     listed = [entry.path for entry in storage.list(paths.EPOCHS)]
-    epochs = tuple(sorted(paths.epoch_number(path) for path in listed if path.endswith(".json")))
+    found = {paths.epoch_number(path) for path in listed if path.endswith(".json")}
     done = {paths.epoch_number(path) for path in listed if path.endswith(".done")}
+    epochs = tuple(sorted(found | {epoch for epoch in done if epoch > max(found, default=0)}))
     undone = tuple(epoch for epoch in epochs if epoch not in done)
     for epoch in reversed(epochs):
         try:

@@ -93,10 +93,12 @@ class SignOfLife:
 
     # --- what the loop tells -----------------------------------------------------------------------------------------------
 
-    def take_term(self, storage: Storage) -> Term:
-        """Become the driver, and say so from now on. After a term that was watched: only if nobody else has."""
-        self._term = take_term(storage, after=self._after)
-        if self._kept:
+    def take_term(self, storage: Storage, above: int = 0) -> Term:
+        """Become the driver, and say so from now on. After a term that was watched: only if nobody else has.
+
+        `above`: once more, above a term whose file is gone."""
+        self._term = take_term(storage, above, after=None if above else self._after)
+        if self._kept and self._thread is None:
             self.renew()
             self._thread = threading.Thread(target=self._keep, name="penstock-lease", daemon=True)
             self._thread.start()

@@ -17,11 +17,11 @@ import msgspec
 from penstock import paths
 from penstock.epochs.fencing import JobInfo, read_job
 from penstock.epochs.pins import newest_done
-from penstock.epochs.sealed import seal, unseal
 from penstock.errors import AlreadyExistsError, PenstockError
 from penstock.ids import Epoch, JobId, Milliseconds
 from penstock.runtime.manifest import Restored
 from penstock.storage import Storage, open_storage
+from penstock.storage.sealed import seal, unseal
 
 log = logging.getLogger("penstock")
 

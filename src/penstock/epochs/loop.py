@@ -33,6 +33,7 @@ from penstock.epochs.intents import read_intent, write_intent
 from penstock.epochs.lease import SignOfLife
 from penstock.epochs.mirroring import Mirror, mirror_of
 from penstock.epochs.mirrors import mark_started, passed_over, read_mirror
+from penstock.epochs.orphans import OrphanSweep
 from penstock.epochs.pipeline import Pipeline, RanEpoch, layers_of
 from penstock.epochs.publishing import Publishing
 from penstock.epochs.repairs import caught_up, describe, following
@@ -43,6 +44,7 @@ from penstock.epochs.takeover import (
     Start,
     Taken,
     claim_of,
+    confirm_output,
     finish_commits,
     processing_time,
     sweep_orphans,
@@ -157,6 +159,7 @@ class EpochLoop:
         """The newest epoch that has run, committed or not."""
         self._job: CompiledJob
         self._compactor: Compactor
+        self._orphans: OrphanSweep
         self._publishing: Publishing
         self._pipeline: Pipeline
         self._term: Term
@@ -212,8 +215,11 @@ class EpochLoop:
         self._back = look_back(storage, taken.head, taken.before, taken.info.job, config, self._committers, named, lost)
         fail_point("recovery:before-commit")
         finish_commits(storage, taken.head, self._committers, guarantee=config.guarantee, back=self._back)
+        if config.guarantee == "exactly-once" and self._back is None:
+            confirm_output(storage, taken.head, self._committers)
         fail_point("recovery:committed")
         self._compactor = Compactor(storage, self._job, self._term, config.compact_after, beside=config.executor != "inline")
+        self._orphans = OrphanSweep(storage, self._term)
         self._retention.load(taken.head.epochs)
         self._mirror = mirror_of(storage, config.mirror, taken.info, taken.term, config.keep)
         self._publishing = Publishing(
@@ -223,6 +229,7 @@ class EpochLoop:
             sources=self._sources,
             retention=self._retention,
             compactor=self._compactor,
+            orphans=self._orphans,
             result=self.result,
             listeners=self._listeners,
             now_ms=self._clock.now_ms,
@@ -356,7 +363,7 @@ class EpochLoop:
         started = time.perf_counter()
         order, durability = decision.order, decision.durability
         if self._config.guarantee == "at-most-once":
-            write_intent(self._storage, order.epoch, self._term, decision.sources)
+            write_intent(self._storage, self._job.job, order.epoch, self._term, decision.sources)
         self._retention.in_use = order.head
         reports: list[TaskReport] = []
         try:
@@ -436,6 +443,7 @@ class EpochLoop:
         """After a failed epoch: wait and try again, or give up with the reason."""
         self._failures += 1
         self.result.restarts += 1
+        self._orphans.failed()
         delay = self._config.restart.delay_ms(self._failures)
         if delay is None:
             last = self._pipeline.head.epoch
@@ -477,7 +485,7 @@ class EpochLoop:
     def _skip_failed(self) -> None:
         """At most once: what the failed epoch was to read is not read again."""
         head = self._pipeline.head
-        sources = read_intent(self._storage, head.epoch)
+        sources = read_intent(self._storage, head.job, head.epoch)
         if sources:
             self._plan_number += 1
             skipped = Manifest(

@@ -18,12 +18,12 @@ from penstock import paths
 from penstock.epochs.commit import mark_done
 from penstock.epochs.fencing import Head, find_head, read_job
 from penstock.epochs.pins import kept_epochs
-from penstock.epochs.sealed import seal, unseal
 from penstock.epochs.standby import Seen, observe
 from penstock.errors import ConfigError, CorruptFileError, NotFoundError, PenstockError
 from penstock.ids import Epoch, JobId, Milliseconds, Term
 from penstock.runtime.manifest import load_manifest
 from penstock.storage import Storage, open_storage
+from penstock.storage.sealed import seal, unseal
 
 VERSION = 1
 
@@ -65,8 +65,7 @@ def read_mirror(storage: Storage) -> MirrorInfo | None:
         data = storage.read(paths.MIRROR)
     except NotFoundError:
         return None
-    hint = "which epochs were lost is not known: restore the file, or start from JOB@EPOCH in a storage of its own"
-    info = unseal(data, MirrorInfo, f"{storage.uri}/{paths.MIRROR}", hint)
+    info = unseal(data, MirrorInfo, f"{storage.uri}/{paths.MIRROR}")
     if info.version != VERSION:
         raise CorruptFileError(f"{storage.uri}/{paths.MIRROR} is of format {info.version}; this Penstock reads {VERSION}")
     return info

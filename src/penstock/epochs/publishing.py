@@ -21,6 +21,7 @@ from penstock.epochs.going_back import turn_back
 from penstock.epochs.history import JobResult, Listener
 from penstock.epochs.inputs import SourceInput
 from penstock.epochs.mirroring import Mirror
+from penstock.epochs.orphans import OrphanSweep
 from penstock.epochs.pipeline import RanEpoch
 from penstock.epochs.repairs import finish_repair
 from penstock.epochs.results import add_metrics, counters_of, next_layout, volatile_of
@@ -50,6 +51,7 @@ class Publishing:
         sources: list[SourceInput],
         retention: Retention,
         compactor: Compactor,
+        orphans: OrphanSweep,
         result: JobResult,
         listeners: tuple[Listener, ...],
         now_ms: Callable[[], Milliseconds],
@@ -62,6 +64,7 @@ class Publishing:
         self._sources = sources
         self._retention = retention
         self._compactor = compactor
+        self._orphans = orphans
         self._result = result
         self._listeners = listeners
         self._now_ms = now_ms
@@ -79,6 +82,7 @@ class Publishing:
         self.publish(manifest)
         self._tell(manifest, group)
         self._compactor.consider(manifest)
+        self._orphans.committed(manifest, self._retention, self._compactor)
         return manifest
 
     def publish(self, manifest: Manifest) -> None:

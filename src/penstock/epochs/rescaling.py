@@ -16,7 +16,7 @@ from penstock.ids import Milliseconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescale:
-    """A request that was accepted. `since_ms`: when that was, or when the last epoch before it was committed, if that is later."""
+    """A request that was accepted. `since_ms`: when, or when the last epoch before it was committed, if that is later."""
 
     request: Request
     parallelism: int

@@ -49,6 +49,10 @@ class Retention:
     def referenced(self) -> set[str]:
         return set().union(*(files for _, files in self._held))
 
+    def known(self) -> set[str]:
+        """Files that retained manifests name, or that will be deleted after their grace."""
+        return self.referenced().union(*(files for _, _, files in self._retired), *(files for _, files in self._replaced))
+
     def committed(self, manifest: Manifest) -> None:
         """A new epoch: retire what is beyond `keep`, and delete what was retired long enough ago."""
         self._held.append((manifest.epoch, files_of(manifest)))

@@ -20,7 +20,7 @@ from penstock import paths
 from penstock.config import Guarantee, JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.epochs.commit import commit_sinks, mark_done
-from penstock.epochs.fencing import Head, JobInfo, find_head, open_job, take_term
+from penstock.epochs.fencing import Head, JobInfo, check_same_job, find_head, open_job, take_term
 from penstock.epochs.going_back import turn_back
 from penstock.epochs.intents import read_intent
 from penstock.epochs.layout import Claims, claim_states, lay_out
@@ -29,6 +29,7 @@ from penstock.epochs.renames import as_called_now, by_new_name, former_names, kn
 from penstock.epochs.repairs import begun, finish_repair
 from penstock.epochs.retention import orphans
 from penstock.epochs.source_claims import claim_sources
+from penstock.errors import CorruptFileError
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
@@ -36,6 +37,7 @@ from penstock.plan.stages import cut
 from penstock.programs import Program, record_program
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, StateLayout, WentBack, load_manifest
+from penstock.state.shelves import check_installed
 from penstock.storage import Storage
 
 log = logging.getLogger("penstock")
@@ -83,12 +85,16 @@ def take_over(
     start: Start | None,
     python_paths: tuple[str, ...] = (),
     program: Program | None = None,
-    take: Callable[[Storage], Term] = take_term,
+    take: Callable[[Storage, int], Term] = take_term,
 ) -> Taken:
     """Take a term, and compile the program on what is committed. Nothing is committed yet."""
+    check_installed(config.state_store)
     info = open_job(storage, config.name, config.max_parallelism)
-    term = take(storage)
+    term = take(storage, 0)
     head = replace(find_head(storage, fall_back=config.fall_back), renamed=former_names(graph))
+    check_same_job(storage, info, head)
+    if head.manifest is not None and head.manifest.term >= term:
+        term = take(storage, head.manifest.term)  # the files of terms are gone
     before = head.manifest if start is None else start.before
     if before is not None:
         before = as_called_now(before, graph)
@@ -116,6 +122,7 @@ def take_over(
         fingerprint=f"{layout.fingerprint}-{layout.made_in}",
         rows=plan.rows,
         local_dir=config.local_dir,
+        state_store=config.state_store,
         paths=python_paths,
     )
     restored = before.restored if before is not None else None
@@ -169,6 +176,23 @@ def finish_commits(
         mark_done(storage, manifest.epoch)
 
 
+def confirm_output(storage: Storage, head: Head, committers: Mapping[StepId, Committer]) -> None:
+    """Let the sinks that can (`confirm`) make sure that what the newest epoch with output had published is still there."""
+    sinks = {step: confirm for step, committer in committers.items() if callable(confirm := getattr(committer, "confirm", None))}
+    manifest = head.manifest
+    while manifest is not None and sinks:
+        for step, items in manifest.committables.items():
+            confirm = sinks.pop(StepId(step), None)
+            if confirm is not None:
+                confirm(manifest.epoch, list(items))
+        try:
+            parent = manifest.parent if manifest.back is None else None
+            manifest = load_manifest(storage, parent) if parent is not None and parent in head.epochs else None
+        except CorruptFileError as error:
+            log.warning("an older epoch cannot be read, nor its output confirmed: %s", error)
+            return
+
+
 def take_over_manifest(
     taken: Taken, config: JobConfig, storage: Storage, now_ms: Milliseconds, back: WentBack | None = None
 ) -> Manifest:
@@ -179,7 +203,7 @@ def take_over_manifest(
     epoch = next_epoch(taken.head) if back is None else Epoch(back.beyond + 1)
     sources = dict(taken.sources)
     if config.guarantee == "at-most-once" and not taken.elsewhere and back is None:
-        sources = {**sources, **by_new_name(read_intent(storage, Epoch(epoch - 1)), taken.head.renamed)}
+        sources = {**sources, **by_new_name(read_intent(storage, taken.info.job, Epoch(epoch - 1)), taken.head.renamed)}
     now = processing_time(now_ms, before)
     watermarks = before.watermarks if before else {}
     layout = migrate_states(

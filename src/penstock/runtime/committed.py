@@ -17,8 +17,7 @@ from penstock.state.files import Block, FileRef, read_entries
 from penstock.state.key_groups import groups_of
 from penstock.state.layers import Layered, Layers, Reads
 from penstock.state.local import open_at, store_path
-from penstock.state.store import LocalStore
-from penstock.state.store_snapshot import StoreSnapshot
+from penstock.state.store import LocalStore, StoreSnapshot
 
 _recent: OrderedDict[str, Entries] = OrderedDict()
 """The last deltas this process wrote: the next epoch applies them without reading them back."""
@@ -77,7 +76,8 @@ class CommittedState:
         self.origin = "local"
         if state.tail:
             whole = None if state.whole else self._whole_chain
-            self.store, self.origin = open_at(self._store_path(), state.tail, self._read, self._cached, whole)
+            kind = self._job.state_store
+            self.store, self.origin = open_at(self._store_path(), state.tail, self._read, self._cached, whole, kind)
             self._reads = self._snapshot = self.store.snapshot()
         if state.layers:
             self._reads = Layered(self._snapshot, self._merged_layers())
@@ -86,7 +86,8 @@ class CommittedState:
     def _store_path(self) -> str:
         if self._path is None:
             job = self._job
-            self._path = store_path(job.local_dir, job.job, job.fingerprint, job.parallelism, self._stage.index, self._partition)
+            place = (self._stage.index, self._partition)
+            self._path = store_path(job.local_dir, job.job, job.fingerprint, job.parallelism, *place, job.state_store)
         return self._path
 
     def _cached(self, name: str) -> Entries | None:
@@ -155,3 +156,5 @@ class CommittedState:
         if self._snapshot is not None:
             self._snapshot.close()
             self._snapshot = None
+        if self.store is not None:
+            self.store.rest()

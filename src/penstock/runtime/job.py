@@ -14,6 +14,7 @@ from penstock.records import DICT_ROW, RowType
 from penstock.runtime import shipping
 from penstock.runtime.exchange import Channel
 from penstock.runtime.operators.operator import Definition
+from penstock.state.store import StoreKind
 from penstock.storage import Storage
 
 
@@ -62,6 +63,7 @@ class CompiledJob:
     fingerprint: str
     rows: tuple[RowType, ...] = (DICT_ROW,)
     local_dir: str | None = None
+    state_store: StoreKind = "lmdb"
     paths: tuple[str, ...] = field(default=())
     known_as: Mapping[str, str] = field(default_factory=dict)
 

@@ -128,5 +128,16 @@ def attempt_name(term: Term, plan: int, stage: int, partition: int, task_attempt
     return f"{term}-{plan}-{stage}-{partition}-{task_attempt}"
 
 
+def merge_name(term: Term, number: int) -> str:
+    """The name of a compaction's attempt."""
+    return f"{term}-c{number}"
+
+
+def plan_of_attempt(attempt: str) -> int | None:
+    """The number of the plan that an attempt belongs to; None: it is a compaction's."""
+    second = attempt.split("-", 2)[1] if "-" in attempt else ""
+    return None if second.startswith("c") else int(second)
+
+
 def term_of_attempt(attempt: str) -> Term:
     return Term(int(attempt.split("-", 1)[0]))

@@ -262,7 +262,7 @@ def decode_info(data: bytes, uri: str) -> SavepointInfo:
         raise CorruptFileError(f"{where} cannot be read", detail=str(error)) from error
     if version != VERSION:
         raise CorruptFileError(
-            f"the savepoint {uri} is of format {version}; this Penstock reads format {VERSION}",
+            f"{where} is of format {version}; this Penstock reads format {VERSION}",
             hint="use the version of Penstock that made it, or a newer one",
         )
     try:

@@ -16,14 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import msgspec
-
 from penstock import paths
 from penstock.epochs.drivers import is_driven
-from penstock.epochs.fencing import JobInfo
+from penstock.epochs.fencing import JobInfo, read_job
 from penstock.epochs.lineage import note_savepoint
 from penstock.epochs.pins import pin
-from penstock.errors import ConfigError, CorruptFileError, NotFoundError
+from penstock.errors import ConfigError, NotFoundError
 from penstock.ids import Epoch
 from penstock.runtime.manifest import StateLayout
 from penstock.snapshots.format import SavedJob, SavedState, SavepointInfo, SavepointWriter
@@ -86,12 +84,10 @@ def make_savepoint(
 def job_in(storage: Storage) -> JobInfo:
     """The job in a storage; an error that says so if there is none."""
     try:
-        return msgspec.json.decode(storage.read(paths.JOB), type=JobInfo)
+        return read_job(storage)
     except NotFoundError as error:
         hint = "give the storage that the job was run with; `penstock jobs ROOT` lists those below a folder"
         raise ConfigError(f"{storage.uri} holds no job", hint=hint) from error
-    except msgspec.MsgspecError as error:
-        raise CorruptFileError(f"{storage.uri}/{paths.JOB} cannot be read", detail=str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ _pack = msgspec.msgpack.Encoder().encode
 _unpack_block = msgspec.msgpack.Decoder(tuple[list[bytes], list[bytes | None]]).decode
 
 
-class FileRef(msgspec.Struct, frozen=True):
+class FileRef(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file, as manifests name it. Only groups `lo <= group < hi` are to be read from it (after rescaling). `covers` is, for a
     base, the mark of the last file that was merged into it: a store that has applied that has all that the base has. `state` is,
     for a savepoint's file, the id of the state that its entries belong to."""
@@ -251,7 +251,7 @@ def read_entries(
         if row.first_group < lo or row.last_group >= hi:
             cut = slice(bisect_left(keys, group_prefix(lo)), bisect_left(keys, group_prefix(hi)) if hi < 65536 else None)
             keys, values = keys[cut], values[cut]
-        if wanted_state is not None:
+        if wanted_state is not None and not all(wanted_state[state] for state in {key[2:4] for key in keys}):
             kept = [pair for pair in zip(keys, values, strict=True) if wanted_state[pair[0][2:4]]]
             keys, values = [key for key, _ in kept], [value for _, value in kept]
         if keys:

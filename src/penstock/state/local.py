@@ -1,20 +1,17 @@
 """Where local stores are, and how one is brought to a given file.
 
-    <root>/<boot id>/<job>/<fingerprint>-p<parallelism>/<stage>-<partition>/
-        current          the name of the directory in use; replaced atomically
-        data-<uuid>/     an LMDB environment; leased by whoever has it open
+    <root>/<boot id>/<job>/<fingerprint>-p<parallelism>-<kind>/<stage>-<partition>/
 
 Laws:
-- After rescaling the files of a partition are others, so its path is another too (`fingerprint`, with the term of the layout).
+- After rescaling the files of a partition are others, so its path is another too (`fingerprint`, with the term of the layout). So
+  is it with another kind of store: nothing is converted, every kind is built from the same files.
 - A store is usable for a chain of files if what it has applied last is in the chain, or it is empty. It is then caught up in
-  place; otherwise a new directory is filled and made current. A directory is never emptied and filled again.
+  place; otherwise a new one is filled and made current.
 - Of processes that do this at once each ends with a store that is right for its own chain; which one is current does not matter.
-- A directory is removed only under an exclusive lease: when no process has it open.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -26,20 +23,29 @@ from typing import Literal
 from urllib.parse import quote
 
 from penstock.errors import StateError
+from penstock.state.directories import LEASE, remove_unused
 from penstock.state.files import FileRef
-from penstock.state.store import LEASE, Block, LocalStore, StoreBehindError, open_stores
-from penstock.state.store_snapshot import StoreBrokenError
+from penstock.state.shelves import shelf
+from penstock.state.store import Block, Entries, LocalStore, StoreBehindError, StoreBrokenError, StoreKind
 
 Origin = Literal["local", "rebuilt"]
 ReadBlocks = Callable[[FileRef], Iterable[Block]]
-CachedEntries = Callable[[str], "list[tuple[bytes, bytes | None]] | None"]
+CachedEntries = Callable[[str], "Entries | None"]
 
 _ATTEMPTS = 20
 
 
-def store_path(root: str | None, job_uuid: str, fingerprint: str, parallelism: int, stage: str | int, partition: int) -> str:
-    """The directory of a stage partition's store on this host, since it was started; made if need be, for this user only."""
-    names = [boot_id(), job_uuid, f"{fingerprint}-p{parallelism}", f"{stage}-{partition}"]
+def store_path(
+    root: str | None,
+    job_uuid: str,
+    fingerprint: str,
+    parallelism: int,
+    stage: str | int,
+    partition: int,
+    kind: StoreKind = "lmdb",
+) -> str:
+    """The path of a stage partition's store on this host, since it was started; made if need be, for this user only."""
+    names = [boot_id(), job_uuid, f"{fingerprint}-p{parallelism}-{kind}", f"{stage}-{partition}"]
     path = _checked_root(root or default_root())
     for name in names:
         path = os.path.join(path, quote(name, safe=""))
@@ -75,13 +81,15 @@ def open_at(
     read: ReadBlocks,
     cached: CachedEntries = lambda name: None,
     whole: Callable[[], list[FileRef]] | None = None,
+    kind: StoreKind = "lmdb",
 ) -> tuple[LocalStore, Origin]:
     """The store in `path`, at the last file of `chain`. `cached` may know a delta's entries without reading.
 
     `whole`: `chain` is only the end of the chain that this gives; a store that is further behind, or new, needs all of it.
     """
+    stores = shelf(kind, path)
     for _ in range(_ATTEMPTS):
-        store = _current(path)
+        store = stores.current()
         if store is None:
             break
         try:
@@ -97,15 +105,13 @@ def open_at(
             continue  # another process is applying too: look again
         except StoreBrokenError:
             break
-        _release_others(path, store)
+        stores.use(store)
         return store, "local"
     if whole is not None:
         chain = whole()
-    store = LocalStore.open(os.path.join(path, f"data-{uuid.uuid4().hex}"))
+    store = stores.fresh()
     _catch_up(store, None, chain, read, cached)
-    _point_to(path, os.path.basename(store.path))
-    _release_others(path, store)
-    remove_stale(path)
+    stores.adopt(store)
     return store, "rebuilt" if chain else "local"
 
 
@@ -119,9 +125,9 @@ def _position(applied: str | None, chain: list[FileRef]) -> int | None:
     return None
 
 
-def applied_file(path: str) -> str | None:
+def applied_file(path: str, kind: StoreKind = "lmdb") -> str | None:
     """The last file applied to the store in `path`; None if there is no usable store."""
-    store = _current(path)
+    store = shelf(kind, path).current()
     try:
         return None if store is None else store.applied()
     except StateError:
@@ -147,68 +153,6 @@ class _Reread:
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self._read(self._ref))
-
-
-def _current(path: str) -> LocalStore | None:
-    """The store that `current` names, if it can be opened and read."""
-    target = _target(path)
-    if target is None or not os.path.exists(os.path.join(target, "data.mdb")):
-        return None
-    try:
-        return LocalStore.open(target)
-    except (StoreBrokenError, FileNotFoundError):
-        return None
-
-
-def _target(path: str) -> str | None:
-    try:
-        with open(os.path.join(path, "current")) as file:
-            name = file.read()
-    except FileNotFoundError:
-        return None
-    return os.path.join(os.path.realpath(path), name) if name.startswith("data-") and os.sep not in name else None
-
-
-def _point_to(path: str, name: str) -> None:
-    temporary = os.path.join(path, f".current-{uuid.uuid4().hex}")
-    with open(temporary, "w") as file:
-        file.write(name)
-    os.replace(temporary, os.path.join(path, "current"))
-
-
-def _release_others(path: str, used: LocalStore) -> None:
-    """Close what this process still has open of a partition's former directories."""
-    folder = os.path.realpath(path)
-    for store in open_stores():
-        if store is not used and os.path.dirname(store.path) == folder and store.idle:
-            store.close()
-
-
-def remove_stale(path: str) -> int:
-    """Remove directories of a partition that are not current and that no process has open; how many."""
-    current = _target(path)
-    folder = os.path.realpath(path)
-    stale = [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith(("data-", "gone-"))]
-    return sum(remove_unused(directory) for directory in stale if directory != current)
-
-
-def remove_unused(directory: str) -> bool:
-    """Remove the directory of a store unless a process has it open."""
-    try:
-        lease = os.open(os.path.join(directory, LEASE), os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False  # being made, or being removed
-    try:
-        fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        gone = os.path.join(os.path.dirname(directory), f"gone-{uuid.uuid4().hex}")
-        os.rename(directory, gone)  # first: nobody can open what is half removed
-        os.unlink(os.path.join(gone, LEASE))  # who waits for the lease then knows
-        shutil.rmtree(gone, ignore_errors=True)
-        return True
-    except (BlockingIOError, FileNotFoundError):
-        return False
-    finally:
-        os.close(lease)
 
 
 def sweep_local(root: str | None = None, *, keep_jobs: Collection[str] | None = None) -> int:

@@ -14,12 +14,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from penstock.state.layout import prefix_end
-from penstock.state.store import LocalStore
+from penstock.state.lmdb_store import LmdbStore
+from penstock.state.store import Entries
 
 if TYPE_CHECKING:
     from penstock.state.keyed import Committed
-
-Entries = list[tuple[bytes, bytes | None]]
 
 _GONE, _THERE = b"\x00", b"\x01"
 
@@ -30,7 +29,7 @@ class Spilled:
     def __init__(self, committed: Committed) -> None:
         self._committed = committed
         self._folder = tempfile.mkdtemp(prefix="penstock-spill-")
-        self._store = LocalStore.open(self._folder)
+        self._store = LmdbStore.open(self._folder)
         self._snapshot = self._store.snapshot()
         self._moves = 0
 

@@ -1,243 +1,143 @@
-"""The local store: one LMDB environment per stage partition, a cache of the durable files.
+"""What a local store is: the committed state of a stage partition on this host, a cache of the durable files.
 
-Laws:
-- The store is exactly what its chain of files up to `applied()` says. A file is applied in one transaction, together with its
-  name, and only on top of the file it follows: a crash leaves the old content or the new, and of two processes that apply the
-  same file one does.
-- Nothing is synced: what a power cut destroys is rebuilt from the files (the path of a store holds the boot id).
-- An environment is open once in a process, and never used across a fork. As long as it is open its directory is leased.
-- Readers see one committed content and do not block the writer.
-- The map (address space) grows by itself; that needs a moment without snapshots in this process.
+Laws of every kind:
+- A store is exactly what its chain of files up to `applied()` says. A file is applied as a whole or not at all, together with its
+  name, and only on top of the file it follows.
+- It can be thrown away at any time: what a crash destroys is rebuilt from the files.
+- A store is open once in a process, and never used across a fork.
+- A snapshot sees one content until it is closed, whatever is applied meanwhile; a store that cannot keep two contents refuses to
+  apply until its snapshots are closed.
+
+Kinds: `memory` in this process, `lmdb` shared by all processes of a host, `rocksdb` by one process at a time.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from operator import itemgetter
-from typing import TypeVar, cast
-
-import lmdb
-import msgspec
+from itertools import islice
+from operator import lt
+from types import TracebackType
+from typing import Literal, Protocol, TypeVar
 
 from penstock.errors import StateError
-from penstock.state import long_keys
-from penstock.state.store_snapshot import META_KEY, StoreBrokenError, StoreSnapshot, encode_meta, read_meta
 
+StoreKind = Literal["memory", "lmdb", "rocksdb"]
 Block = tuple[list[bytes], list[bytes | None]]
-T = TypeVar("T")
-
-DEFAULT_MAP_SIZE = 16 << 30
-LEASE = "in-use"
-_key, _value = itemgetter(0), itemgetter(1)
+Entries = list[tuple[bytes, bytes | None]]
 
 
 class StoreBehindError(StateError):
     """A file cannot be applied: the store is not at the file it follows."""
 
 
-class LocalStore:
-    """The committed state of a stage partition on this host. Made by `open`."""
+class StoreBrokenError(StateError):
+    """A local store cannot be used any more: it has to be rebuilt."""
 
-    patience_s = 30.0
 
-    def __init__(self, path: str, map_size: int) -> None:
-        self.path = path
-        self._lease = _take_lease(path)
-        try:
-            self._env: lmdb.Environment | None = lmdb.open(
-                path,
-                map_size=map_size,
-                sync=False,
-                metasync=False,
-                writemap=False,
-                readahead=False,
-                max_readers=512,
-                mode=0o600,
-                max_spare_txns=0,
-            )
-        except lmdb.Error as error:
-            os.close(self._lease)
-            raise StoreBrokenError(f"the local store in {path} cannot be opened", detail=str(error)) from error
-        self._gate = threading.Condition()
-        self._transactions = 0
+class StoreSnapshot(Protocol):
+    """One committed content, until it is closed. Close it soon."""
 
-    @classmethod
-    def open(cls, path: str, *, map_size: int = DEFAULT_MAP_SIZE) -> LocalStore:
-        """The store in a directory; the same object each time in a process."""
-        path = os.path.realpath(path)
-        with _opening:
-            store = _open_stores.get(path)
-            if store is None:
-                os.makedirs(path, mode=0o700, exist_ok=True)
-                store = _open_stores[path] = cls(path, map_size)
-            return store
+    applied: str | None
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a store key."""
+        ...
+
+    def get_many(self, keys: list[bytes]) -> dict[bytes, bytes]:
+        """The values of those store keys that are there."""
+        ...
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Entries whose store key begins with `prefix`, in order."""
+        ...
+
+    def range(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with `start <= key < stop` (None: to the end), in order."""
+        ...
+
+    def close(self) -> None:
+        """Harmless when it is closed."""
+        ...
+
+    def __enter__(self) -> StoreSnapshot: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+
+class LocalStore(Protocol):
+    """The committed state of a stage partition on this host."""
+
+    path: str
 
     def applied(self) -> str | None:
         """The name of the last file applied."""
-        with self.snapshot() as snapshot:
-            return snapshot.applied
+        ...
 
     def apply(self, name: str, after: str | None, blocks: Iterable[Block]) -> bool:
-        """Apply a file on top of the file `after` (None: on nothing). False if it has been applied already.
+        """Apply a file on top of the file `after` (None: on nothing). False if it has been applied already."""
+        ...
 
-        Should the map have to grow, `blocks` is iterated again: what can be iterated once only is kept in memory meanwhile.
-        """
-        again = _Kept(blocks) if isinstance(blocks, Iterator) else blocks
-        return self._attempt(lambda env: self._write(env, name, after, again))
-
-    def apply_entries(self, name: str, after: str | None, entries: list[tuple[bytes, bytes | None]]) -> bool:
+    def apply_entries(self, name: str, after: str | None, entries: Entries) -> bool:
         """`apply`, from a delta in memory."""
-        return self.apply(name, after, [(list(map(_key, entries)), list(map(_value, entries)))] if entries else [])
+        ...
 
     def snapshot(self) -> StoreSnapshot:
         """What is committed now."""
-        return self._attempt(self._begin_snapshot)
+        ...
 
     def entries(self) -> int:
         """How many entries there are."""
-        return self._attempt(lambda env: max(0, int(env.stat()["entries"]) - 1))
+        ...
 
     def bytes_used(self) -> int:
-        """How far the file is in use, pages free for use again included."""
-        return self._attempt(lambda env: (int(env.info()["last_pgno"]) + 1) * int(env.stat()["psize"]))
-
-    def map_size(self) -> int:
-        """The address space that the store may fill before it grows."""
-        return self._attempt(lambda env: int(env.info()["map_size"]))
+        """How much room the store takes."""
+        ...
 
     @property
     def idle(self) -> bool:
-        """No transaction is open in this process."""
-        return self._transactions == 0
+        """No snapshot of it is open in this process, and nothing is being applied."""
+        ...
+
+    def rest(self) -> None:
+        """A task has ended: let go of what would keep other processes out."""
+        ...
 
     def close(self) -> None:
-        """Close the environment in this process. The next `open` opens it again."""
-        with _opening:
-            if self._env is not None:
-                self._env.close()
-                self._env = None
-                os.close(self._lease)
-                _open_stores.pop(self.path, None)
+        """Close it in this process. The next `open` opens it again."""
+        ...
 
-    def _begin_snapshot(self, env: lmdb.Environment) -> StoreSnapshot:
-        with self._gate:
-            transaction = env.begin()
-            try:
-                snapshot = StoreSnapshot(transaction, self._ended)
-            except BaseException:
-                transaction.abort()
-                raise
-            self._transactions += 1
-            return snapshot
-
-    def _write(self, env: lmdb.Environment, name: str, after: str | None, blocks: Iterable[Block]) -> bool:
-        with self._gate:
-            self._transactions += 1
-        try:
-            return _apply(env, name, after, blocks)
-        finally:
-            self._ended()
-
-    def _ended(self) -> None:
-        with self._gate:
-            self._transactions -= 1
-            self._gate.notify_all()
-
-    def _attempt(self, action: Callable[[lmdb.Environment], T]) -> T:
-        """Do something with the environment; again, if the map had to grow."""
-        while True:
-            env = self._env
-            if env is None:
-                raise StateError(f"the local store in {self.path} is closed", hint="open it; a forked process opens its own")
-            try:
-                return action(env)
-            except lmdb.MapFullError:
-                self._resize(env, 2 * int(env.info()["map_size"]))
-            except lmdb.MapResizedError:
-                self._resize(env, 0)
-            except lmdb.Error as error:
-                detail = f"{type(error).__name__}: {error}"
-                raise StoreBrokenError(f"the local store in {self.path} failed", detail=detail) from error
-
-    def _resize(self, env: lmdb.Environment, size: int) -> None:
-        with self._gate:
-            if not self._gate.wait_for(lambda: self._transactions == 0, self.patience_s):
-                raise StateError(
-                    f"the local store in {self.path} must grow, but {self._transactions} transactions are open on it here",
-                    hint="close snapshots before applying a file",
-                )
-            env.set_mapsize(size)
+    def abandon(self) -> None:
+        """In a forked process: give it up without disturbing the parent's."""
+        ...
 
 
-class _Kept:
-    """Blocks that come once, remembered."""
-
-    def __init__(self, blocks: Iterable[Block]) -> None:
-        self._seen: list[Block] = []
-        self._rest = iter(blocks)
-
-    def __iter__(self) -> Iterator[Block]:
-        yield from self._seen
-        for block in self._rest:
-            self._seen.append(block)
-            yield block
+def blocks_of(entries: Entries) -> list[Block]:
+    """Entries in memory as what `apply` takes."""
+    return [([key for key, _ in entries], [value for _, value in entries])] if entries else []
 
 
-def _apply(env: lmdb.Environment, name: str, after: str | None, blocks: Iterable[Block]) -> bool:
-    env.reader_check()  # a killed reader would keep pages from being used again
-    with env.begin(write=True) as transaction:
-        meta = read_meta(transaction)
-        if meta.applied == name:
-            return False
-        if meta.applied != after:
-            raise StoreBehindError(f"{name} follows {after}, but the local store is at {meta.applied}", detail=env.path())
-        long = meta.long
-        for keys, values in blocks:
-            long = _put(transaction, keys, values) or long
-        transaction.put(META_KEY, encode_meta(msgspec.structs.replace(meta, applied=name, long=long)))
-        return True
+def check_order(keys: list[bytes]) -> None:
+    """Refuse a block whose keys do not ascend."""
+    if not all(map(lt, keys, islice(keys, 1, None))):
+        raise StateError("entries to be applied are not sorted by key", detail=f"in a block of {len(keys)}")
 
 
-def _put(transaction: lmdb.Transaction, keys: list[bytes], values: list[bytes | None]) -> bool:
-    """Write a block; True if it has keys above 470 bytes."""
-    if not keys:
-        return False
-    long = max(map(len, keys)) > long_keys.KEPT
-    puts, put_values = keys, cast(list[bytes], values)
-    if None in values:
-        for key, value in zip(keys, values, strict=True):
-            if value is None:
-                transaction.delete(long_keys.stored_key(key) if long and long_keys.is_long(key) else key)
-        puts = [key for key, value in zip(keys, values, strict=True) if value is not None]
-        put_values = [value for value in values if value is not None]
-    if not puts:
-        return long
-    if long:
-        puts, put_values = long_keys.shortened(puts, put_values)
-    with transaction.cursor() as cursor:
-        append = not long and (not cursor.last() or cast(bytes, cursor.key()) < puts[0])
-        _, added = cursor.putmulti(zip(puts, put_values, strict=True), append=append)
-    if added != len(puts):
-        raise StateError("entries to be applied are not sorted by key", detail=f"{added} of {len(puts)} were put")
-    return long
+def behind(path: str, name: str, after: str | None, applied: str | None) -> StoreBehindError:
+    return StoreBehindError(f"{name} follows {after}, but the local store is at {applied}", detail=path)
 
 
-def _take_lease(path: str) -> int:
-    """A shared lock on the directory for as long as the descriptor is open; `remove_unused` takes an exclusive one."""
-    lease = os.open(os.path.join(path, LEASE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lease, fcntl.LOCK_SH)
-    if os.fstat(lease).st_nlink == 0:
-        os.close(lease)
-        raise StoreBrokenError(f"the local store in {path} was removed while it was being opened")
-    return lease
+def closed(path: str) -> StateError:
+    return StateError(f"the local store in {path} is closed", hint="open it; a forked process opens its own")
 
+
+# --- the stores of this process ------------------------------------------------------------------------------------------------
+
+S = TypeVar("S", bound=LocalStore)
 
 _opening = threading.RLock()
 _open_stores: dict[str, LocalStore] = {}
-_inherited: list[lmdb.Environment] = []
 
 
 def open_stores() -> list[LocalStore]:
@@ -246,19 +146,38 @@ def open_stores() -> list[LocalStore]:
         return list(_open_stores.values())
 
 
-def _close_after_fork() -> None:
-    """In the child. To close an environment ends its transactions, the parent's too: where there are any it is left as it is, and
-    cannot be opened in the child. No transaction is kept for later use (`max_spare_txns=0`), for the same reason."""
+def opened(path: str, kind: type[S], make: Callable[[], S]) -> S:
+    """The store of a path; the same object each time in a process."""
+    with _opening:
+        store = _open_stores.get(path)
+        if store is None:
+            made = _open_stores[path] = make()
+            return made
+        if not isinstance(store, kind):
+            raise StoreBrokenError(f"{path} is open as another kind of store: {type(store).__name__}")
+        return store
+
+
+def keep_open(store: LocalStore) -> None:
+    """From now on this is the store of its path."""
+    with _opening:
+        _open_stores[store.path] = store
+
+
+def forget(store: LocalStore, close: Callable[[], None]) -> None:
+    """Close a store, with nobody opening it meanwhile."""
+    with _opening:
+        close()
+        if _open_stores.get(store.path) is store:
+            del _open_stores[store.path]
+
+
+def _abandon_after_fork() -> None:
     global _opening
     _opening = threading.RLock()
     for store in _open_stores.values():
-        env, store._env = store._env, None
-        if env is not None and store.idle:
-            env.close()
-        elif env is not None:
-            _inherited.append(env)
-        os.close(store._lease)
+        store.abandon()
     _open_stores.clear()
 
 
-os.register_at_fork(after_in_child=_close_after_fork)
+os.register_at_fork(after_in_child=_abandon_after_fork)

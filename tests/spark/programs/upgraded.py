@@ -36,7 +36,7 @@ class Account:
 
 
 class Ledger(KeyedProcessFunction[int, Any, Any]):
-    account: ValueState[Account] = ValueState(Account)
+    account: ValueState[Account | None] = ValueState(Account)
     halves: MapState[int, int] = MapState(int, int)
     numbers: ListState[int] = ListState(int)
 
@@ -64,7 +64,7 @@ class Half:
 
 
 class NewLedger(KeyedProcessFunction[int, Any, Any]):
-    account: ValueState[NewAccount] = ValueState(NewAccount, aliases={"count": "entries"})
+    account: ValueState[NewAccount | None] = ValueState(NewAccount, aliases={"count": "entries"})
     halves: MapState[int, Half] = MapState(int, Half, migrate=Half)
     texts: ListState[str] = ListState(str, previous_names=("numbers",), migrate=str)
 

@@ -33,9 +33,10 @@ from penstock.connectors.files.log import (
 )
 from penstock.connectors.files.output.names import OWNER, entry_path
 from penstock.connectors.files.view import View
-from penstock.errors import NotFoundError, SinkError, StorageError
+from penstock.errors import CorruptFileError, NotFoundError, SinkError, StorageError
 from penstock.ids import Epoch, JobId, StepId
 from penstock.storage import Storage
+from penstock.storage.sealed import seal, unseal
 
 
 class PublishedLog:
@@ -48,14 +49,16 @@ class PublishedLog:
         self._appended = 0
         self._lock = threading.RLock()
 
-    def own(self) -> None:
-        """Take the folder, or find that it is ours; `SinkError` when it is somebody else's."""
+    def own(self) -> bool:
+        """Take the folder (True), or find that it is ours; `SinkError` when it is somebody else's."""
         try:
-            self._storage.create(OWNER, msgspec.json.encode(self._owner))
+            self._storage.create(OWNER, seal(self._owner))
+            return True
         except StorageError as error:
             found = self._read_owner(error)
             if (found.job, found.sink) != (self._owner.job, self._owner.sink):
-                raise self._foreign(found.job, found.sink, found.job_name) from None
+                raise self._foreign(OWNER, found.job, found.sink, found.job_name) from None
+            return False
 
     # --- writing -----------------------------------------------------------------------------------------------------------
 
@@ -110,7 +113,7 @@ class PublishedLog:
         """Read on to the end of the log."""
         with self._lock:
             for newer, found in read_entries(self._storage, after=self._newest()[0]):
-                self._head = (newer, self._checked(found))
+                self._head = (newer, self._checked(newer, found))
             return self._newest()
 
     def line_of(self, epoch: Epoch) -> views.Runs:
@@ -134,12 +137,12 @@ class PublishedLog:
                 low = middle
             else:
                 high = middle - 1
-        return view_after(low, None if low == 0 else self._checked(read_entry(self._storage, low)))
+        return view_after(low, None if low == 0 else self._checked(low, read_entry(self._storage, low)))
 
     def _newest(self) -> tuple[int, LogEntry | None]:
         if self._head is None:
             last, entry = newest_entry(self._storage)
-            self._head = (last, None if entry is None else self._checked(entry))
+            self._head = (last, None if entry is None else self._checked(last, entry))
         return self._head
 
     # --- the chain ---------------------------------------------------------------------------------------------------------
@@ -155,7 +158,7 @@ class PublishedLog:
                 self._confirm(wanted, number, head)
                 return False
             view = change(number + 1, view_after(number, head))
-            entry = msgspec.structs.replace(wanted, shown=view.shown, held=view.held)
+            entry = msgspec.structs.replace(wanted, shown=view.shown, held=view.held, number=number + 1)
             try:
                 self._storage.create(entry_path(number + 1), encode_entry(entry))
             except StorageError as error:
@@ -171,7 +174,7 @@ class PublishedLog:
     def _lost(self, number: int, error: StorageError) -> LogEntry:
         """What is there instead of the entry that could not be created."""
         try:
-            return self._checked(read_entry(self._storage, number))
+            return self._checked(number, read_entry(self._storage, number))
         except NotFoundError:
             raise error from None
 
@@ -180,7 +183,7 @@ class PublishedLog:
         newest = found
         while found.order > wanted.order and number > 1:
             number -= 1
-            found = self._checked(read_entry(self._storage, number))
+            found = self._checked(number, read_entry(self._storage, number))
         if found.order != wanted.order:
             raise SinkError(
                 f"The sink {wanted.sink} cannot {_VERBS[wanted.kind]} epoch {wanted.epoch}: "
@@ -197,24 +200,28 @@ class PublishedLog:
 
     # --- the owner ---------------------------------------------------------------------------------------------------------
 
-    def _checked(self, entry: LogEntry) -> LogEntry:
+    def _checked(self, number: int, entry: LogEntry) -> LogEntry:
         if (entry.job, entry.sink) != (self._owner.job, self._owner.sink):
-            raise self._foreign(entry.job, entry.sink)
+            raise self._foreign(entry_path(number), entry.job, entry.sink)
         return entry
 
     def _read_owner(self, error: StorageError) -> Owner:
         try:
-            return msgspec.json.decode(self._storage.read(OWNER), type=Owner)
+            owner = unseal(self._storage.read(OWNER), Owner, f"{self._storage.uri}/{OWNER}")
         except NotFoundError:
             raise error from None
-        except msgspec.MsgspecError as broken:
-            raise SinkError(f"{self._storage.uri}/{OWNER} cannot be read", detail=str(broken)) from broken
+        if owner.version != OWNER_VERSION:
+            raise CorruptFileError(
+                f"{self._storage.uri}/{OWNER} has version {owner.version}",
+                hint=f"this Penstock knows version {OWNER_VERSION}: upgrade it",
+            )
+        return owner
 
-    def _foreign(self, job: str, sink: str, job_name: str = "") -> SinkError:
+    def _foreign(self, path: str, job: str, sink: str, job_name: str = "") -> SinkError:
         name = f" ({job_name})" if job_name else ""
         return SinkError(
             f"The folder {self._storage.uri} belongs to another job or sink",
-            detail=f"owner: job {job}{name}, sink {sink}\nthis one: job {self._owner.job}, sink {self._owner.sink}",
+            detail=f"{path} says: job {job}{name}, sink {sink}\nthis one: job {self._owner.job}, sink {self._owner.sink}",
             hint="give every job and every sink a folder of its own; a job that goes on must keep the name of its sink",
         )
 

@@ -33,7 +33,7 @@ class FileCommitter:
         self._context = context
         self._storage = storage
         self._log = PublishedLog(storage, context.job, context.step, context.job_name)
-        self._log.own()
+        self._taken = self._log.own()
         self._remove_at: Milliseconds | None = None
 
     def commit(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
@@ -44,6 +44,13 @@ class FileCommitter:
                 tidy.show(self._storage, [file.path for file in files])
         if self._remove_at is not None and self._remove_at <= _now():
             self._remove_taken_back()
+
+    def confirm(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
+        """This epoch was published when it was committed. If the log's end is lost it is published again, from the same files;
+        not into a folder that has just been taken: there everything was removed, on purpose."""
+        files = _files(committables)
+        if files and not self._taken and self._log.newest < epoch:
+            self._log.publish(epoch, files)
 
     def abort(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
         published = self._log.published_in(epoch)  # whatever the caller believes: nothing that is published goes this way

@@ -56,6 +56,7 @@ class _LogEntry(msgspec.Struct):
     epoch: int = 0
     shown: Runs | None = None
     held: Runs | None = None
+    number: int = 0
 
     def path_to(self, number: int) -> Runs:
         """The entries up to this one, on its line."""
@@ -227,6 +228,8 @@ class Listing:
             raise SourceError(
                 f"the log entry {path} has version {entry.version}", hint=f"this Penstock knows version {VERSION}: upgrade it"
             )
+        if entry.number not in (0, number):
+            raise SourceError(f"the log entry {path} is number {entry.number}: files were mixed up")
         return entry
 
     def _hold(self, entries: list[Entry]) -> None:

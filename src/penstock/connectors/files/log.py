@@ -49,6 +49,8 @@ class LogEntry(msgspec.Struct, frozen=True):
     created_ms: int = 0
     shown: Runs | None = None
     held: Runs | None = None
+    number: int = 0
+    """Its place in the log; 0 in entries from before they carried it."""
 
     @property
     def order(self) -> tuple[int, int]:
@@ -107,8 +109,11 @@ def decode_entry(data: bytes, path: str) -> LogEntry:
 
 
 def read_entry(storage: Storage, number: int) -> LogEntry:
-    path = entry_path(number)
-    return decode_entry(storage.read(path), f"{storage.uri}/{path}")
+    path = f"{storage.uri}/{entry_path(number)}"
+    entry = decode_entry(storage.read(entry_path(number)), path)
+    if entry.number not in (0, number):
+        raise CorruptFileError(f"The log entry {path} is number {entry.number}: files were mixed up")
+    return entry
 
 
 def read_entries(storage: Storage, after: int = 0) -> Iterator[tuple[int, LogEntry]]:
@@ -133,8 +138,16 @@ def newest_entry(storage: Storage) -> tuple[int, LogEntry | None]:
 
 def shown_entries(storage: Storage) -> Iterator[tuple[int, LogEntry]]:
     """The entries whose files are the output now, oldest first."""
-    for number in numbers(view_after(*newest_entry(storage)).shown):
-        yield number, read_entry(storage, number)
+    last, newest = newest_entry(storage)
+    for number in numbers(view_after(last, newest).shown):
+        entry = read_entry(storage, number)
+        if newest is not None and (entry.job, entry.sink) != (newest.job, newest.sink):
+            raise CorruptFileError(
+                f"The log entries {entry_path(number)} and {entry_path(last)} in {storage.uri} are of two jobs or sinks",
+                detail=f"{entry.job}, {entry.sink}\n{newest.job}, {newest.sink}",
+                hint="files were mixed up: restore the right one from a backup",
+            )
+        yield number, entry
 
 
 def read_file(storage: Storage, file: PublishedFile) -> bytes:

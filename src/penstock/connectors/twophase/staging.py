@@ -117,7 +117,7 @@ def staged_rows(storage: Storage, committables: Sequence[Committable], decode: D
             while header := file.read(_HEADER.size):
                 length, checksum = _HEADER.unpack(header) if len(header) == _HEADER.size else (0, 0)
                 payload = file.read(length)
-                if len(header) != _HEADER.size or len(payload) != length or zlib.crc32(payload) != checksum:
+                if len(header) != _HEADER.size or not length or len(payload) != length or zlib.crc32(payload) != checksum:
                     raise CorruptFileError(f"The staged rows {storage.uri}/{path} are damaged")
                 block = decode(payload)
                 rows += len(block)

@@ -15,8 +15,10 @@ import msgspec
 from penstock import paths
 from penstock.epochs.fencing import JobInfo
 from penstock.epochs.pins import kept_epochs
+from penstock.epochs.renames import as_called_now, by_new_name, former_names
 from penstock.errors import ConfigError, CorruptFileError, NotFoundError
 from penstock.ids import Epoch
+from penstock.plan.nodes import Graph
 from penstock.runtime.manifest import EpochInput, Manifest, load_manifest
 from penstock.storage import Storage
 
@@ -53,6 +55,18 @@ class Choice:
         if self.committed is None or self.wanted == self.committed.epoch or isinstance(self.wanted, str):
             return frozenset(one.epoch for one in self.inputs)
         return frozenset((Epoch(int(self.wanted)),))
+
+    def as_called_now(self, graph: Graph) -> Choice:
+        """The same with steps under the names that the program has for them."""
+        renamed = former_names(graph)
+        if not renamed:
+            return self
+        committed = self.committed
+        if committed is not None:
+            counts = by_new_name(committed.metrics, renamed)
+            committed = msgspec.structs.replace(as_called_now(committed, graph), metrics=counts)
+        inputs = [msgspec.structs.replace(given, read=by_new_name(given.read, renamed)) for given in self.inputs]
+        return Choice(wanted=self.wanted, parent=as_called_now(self.parent, graph), inputs=tuple(inputs), committed=committed)
 
     @property
     def program(self) -> str:

@@ -163,6 +163,7 @@ def _replay(planned: Planned, storage: Storage, info: JobInfo, choice: Choice, o
             hint="name the right program with --app; of a program with several jobs only the first can be replayed",
         )
     notes = [*notes, *_elsewhere(planned, storage)]
+    choice = choice.as_called_now(planned.graph)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-replay-"))
         stack.callback(close_stores, folder)
@@ -178,6 +179,8 @@ def _replay(planned: Planned, storage: Storage, info: JobInfo, choice: Choice, o
         compiled = compile_program(planned.graph, info, choice.parent, shadow, os.path.join(folder, "local"))
         if compiled.dropped:
             notes = [*notes, f"the program no longer claims the state {', '.join(compiled.dropped)}"]
+        if compiled.migrated:
+            notes = [*notes, f"the state {', '.join(compiled.migrated)} was migrated for this program"]
         traces = _traces(compiled, choice, options)
         job = watched(compiled.job, lambda step, definition: Traced(inner=definition, trace=traces[step]))
         ran = run_epochs(job, choice.parent, compiled.layout, inputs, options.debugger)

@@ -14,11 +14,12 @@ from penstock.epochs.admission import Admission
 from penstock.epochs.ends import open_sources
 from penstock.epochs.fencing import JobInfo
 from penstock.epochs.inputs import SourcePlan
-from penstock.epochs.layout import Claims, claim_states, lay_out
+from penstock.epochs.layout import claim_states, lay_out
+from penstock.epochs.migration import Times, migrate_states
 from penstock.epochs.renames import known_as
 from penstock.epochs.results import files_of, next_due, next_layout, watermarks_of
 from penstock.epochs.takeover import processing_time
-from penstock.errors import PenstockError, SourceError, StateError
+from penstock.errors import PenstockError, SourceError
 from penstock.executors.inline import InlineExecutor
 from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
@@ -45,13 +46,15 @@ Watch = Callable[[StepId, Definition], Definition]
 
 @dataclass(slots=True, kw_only=True)
 class Compiled:
-    """A program, compiled on the state of a manifest. `dropped`: states that it does not claim."""
+    """A program, compiled on the state of a manifest. `dropped`: states that it does not claim; `migrated`: those that were
+    rewritten for it, in the shadow."""
 
     graph: Graph
     layout: StateLayout
     ids: dict[tuple[str, str], int]
     job: CompiledJob
     dropped: list[str]
+    migrated: list[str]
 
 
 def compile_program(graph: Graph, info: JobInfo, parent: Manifest, storage: Storage, folder: str) -> Compiled:
@@ -59,11 +62,11 @@ def compile_program(graph: Graph, info: JobInfo, parent: Manifest, storage: Stor
     graph = rewrite(graph)
     before = parent.state
     claims = claim_states(graph, before, allow_dropped=True)
-    _refuse_rewritings(claims)
     ids = claims.ids
     plan = cut(graph, ids, before.parallelism, before.max_parallelism)
     layout = lay_out(plan, claims.infos, before, before.parallelism, before.max_parallelism, TERM)
-    known = {(one.step, one.name) for one in before.ids.values() if not one.name.startswith("timers:")}
+    times = Times(processing_time=parent.processing_time, watermarks=parent.watermarks)
+    layout = migrate_states(storage, layout, claims, times, job=info.job, term=TERM, epoch=parent.epoch)
     job = CompiledJob(
         name=info.name,
         job=info.job,
@@ -77,18 +80,15 @@ def compile_program(graph: Graph, info: JobInfo, parent: Manifest, storage: Stor
         rows=plan.rows,
         local_dir=folder,
     )
-    dropped = sorted(f"{step}.{name}" for step, name in known if (step, name) not in ids)
-    return Compiled(graph=graph, layout=layout, ids=ids, job=job, dropped=dropped)
-
-
-def _refuse_rewritings(claims: Claims) -> None:
-    """Values that a job would rewrite when it starts cannot be read as they are."""
-    states = sorted(f"{claims.infos[str(number)].step}.{claims.infos[str(number)].name}" for number in claims.rewritings)
-    if states:
-        raise StateError(
-            f"the program would rewrite state of this epoch before it goes on from it: {', '.join(states)}",
-            hint="replay with the program that wrote the epoch: --app APP.py",
-        )
+    lost = [one for number, one in before.ids.items() if int(number) not in ids.values() and one.kind != "timers"]
+    return Compiled(
+        graph=graph,
+        layout=layout,
+        ids=ids,
+        job=job,
+        dropped=sorted(f"{one.step}.{one.name}" for one in lost),
+        migrated=sorted(f"{one.declaration.step}.{one.declaration.name}" for one in claims.rewritings.values()),
+    )
 
 
 def watched(job: CompiledJob, watch: Watch) -> CompiledJob:

@@ -78,6 +78,8 @@ class StepTrace:
         """What comes in is noted call by call; otherwise by the batch."""
         self.fires = False
         """What goes out is noted with what made it; otherwise as it comes."""
+        self.key_of_output: Callable[[Any], bytes] | None = None
+        """The key that an output is of, encoded, where outputs say that themselves."""
         self.calls = 0
         self._forms = forms
         self._shown = shown
@@ -195,7 +197,10 @@ class StepTrace:
         if self._limit is not None and len(self.result.events) >= self._limit and not dead:
             self.result.left_out += 1
             return
-        into.outputs += outputs_of(batch, tag)
+        made = outputs_of(batch, tag)
+        if self.wanted is not None and self.key_of_output is not None and tag is None:
+            made = [one for one in made if self.wanted(self.key_of_output(one.value))]
+        into.outputs += made
 
     # --- state ---------------------------------------------------------------------------------------------------------------
 

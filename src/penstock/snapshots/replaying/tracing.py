@@ -7,14 +7,12 @@ objects. It is the operator's own calls of the user's functions that are watched
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import GeneratorType
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.contexts import Timers
 from penstock.ids import Milliseconds, StepId
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns
 from penstock.runtime.frames import Keyed
@@ -23,19 +21,18 @@ from penstock.runtime.operators.operator import Definition, Operator, StateDecla
 from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, PerRecord, ProcessOperator
 from penstock.runtime.services import Services
+from penstock.snapshots.replaying.calls import NotedTimers, call_watched, original_method, replace_method, sides_since, yielding
 from penstock.snapshots.replaying.peeking import duplicate, peek
-from penstock.snapshots.replaying.result import Emitted, Event, TimerChange
+from penstock.snapshots.replaying.result import Emitted, Event
 from penstock.snapshots.replaying.trace import StepTrace, TappedOutputs, TracedPart
+from penstock.snapshots.replaying.window_calls import watch_windows, watch_windows_at_a_time
 from penstock.state.keys import key_codec
-from penstock.timing.durations import time_ms
 from penstock.windows.aligned import AlignedOperator
 from penstock.windows.columnar.measures import measure_of
 from penstock.windows.columnar.merge import MergeStep
+from penstock.windows.declared import Declared
 from penstock.windows.operator import WindowOperator
 from penstock.windows.step import WindowStep
-from penstock.windows.window import WINDOW_SIZE, decode_window
-
-ORIGINAL = "penstock_original"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +77,16 @@ def watch(operator: Operator, services: Services, definition: Definition, trace:
     trace.attributed = trace.fires and not isinstance(operator, AlignedOperator)
     if isinstance(operator, SourceOperator):
         return
+    if isinstance(definition, MergeStep):
+        trace.key_of_output = _key_of_row(definition)
     if isinstance(operator, KeyedProcessOperator):
         _watch_keyed(operator, services, definition, trace)
     elif isinstance(operator, PerRecord):
         _watch_stateless(operator, services, trace)
     elif isinstance(operator, AlignedOperator):
-        _watch_windows_at_a_time(operator, services, trace)
+        watch_windows_at_a_time(operator, services, trace)
     elif isinstance(operator, WindowOperator):
-        _watch_windows(operator, services, trace)
+        watch_windows(operator, services, trace)
     elif isinstance(operator, MapBatchesOperator) and trace.debugger is not None:
         _watch_batches(operator, trace)
     _watch_input(operator, services, definition, trace, inputs)
@@ -154,6 +153,14 @@ def _named(rows: Columns, definition: MergeStep) -> Columns:
     return Columns(pa.RecordBatch.from_arrays(rows.data.columns, names=[*times, *names]), DICT_ROW)
 
 
+def _key_of_row(definition: MergeStep) -> Callable[[Any], bytes]:
+    """Results of windows over columns are rows that begin with the parts of their key."""
+    declared, encode = definition.window.body.incremental, key_codec(definition.window.key_type).encode
+    assert isinstance(declared, Declared)
+    names = declared.key_names
+    return lambda row: encode(row[names[0]] if len(names) == 1 else tuple(row[name] for name in names) or None)
+
+
 def key_type_of(definition: Definition) -> Any:
     window = getattr(definition, "window", None)
     return getattr(window if isinstance(window, WindowStep) else definition, "key_type", None)
@@ -176,30 +183,9 @@ def _watch_batches(operator: MapBatchesOperator, trace: StepTrace) -> None:
     call = operator._call
 
     def called(batch: Any) -> Any:
-        return _call(trace, trace.stops(None), call, trace.event("batch", operator.watermark), batch)
+        return call_watched(trace, trace.stops(None), call, trace.event("batch", operator.watermark), batch)
 
     operator._call = called
-
-
-def _call(trace: StepTrace, stop: bool, function: Callable[..., Any], event: Event | None, *arguments: Any) -> Any:
-    if not stop or trace.debugger is None:
-        return function(*arguments)
-    return trace.debugger.call(trace.result.step, function, event, *arguments)
-
-
-def _yielding(result: Any, failed: Callable[[Exception], None]) -> Any:
-    """What a function returned; a generator's errors come when it is asked for more."""
-    if not isinstance(result, GeneratorType):
-        return result
-
-    def each() -> Iterator[Any]:
-        try:
-            yield from result
-        except Exception as error:
-            failed(error)
-            raise
-
-    return each()
 
 
 def _watch_keyed(operator: KeyedProcessOperator, services: Services, definition: Definition, trace: StepTrace) -> None:
@@ -225,25 +211,25 @@ def _watch_keyed(operator: KeyedProcessOperator, services: Services, definition:
             trace.failed(event or _keyed_event(trace, operator, what, timer), error, keyed.slot.encoded)
 
         try:
-            result = _call(trace, stop, call, event, what, ctx)
+            result = call_watched(trace, stop, call, event, what, ctx)
             if event is None or not kept:
-                return _yielding(result, failed)
+                return yielding(result, failed)
             outputs = None if result is None else list(result)
         except Exception as error:
             failed(error)
             raise
         time = event.timestamp_ms if not timer or event.domain == "event" else None
         event.outputs = [Emitted(duplicate(value), time) for value in outputs or ()]
-        event.outputs += _sides_since(ctx, mark)
+        event.outputs += sides_since(ctx, mark)
         event.timers = noted.changes
         event.after = peek(handles, keyed.slot)
         trace.keep(event)
         return outputs
 
-    process, on_timer = _original(function, "process"), _original(function, "on_timer")
-    _replace(function, "process", process, lambda record, _: watched(process, record, False))
+    process, on_timer = original_method(function, "process"), original_method(function, "on_timer")
+    replace_method(function, "process", process, lambda record, _: watched(process, record, False))
     if on_timer is not None:
-        _replace(function, "on_timer", on_timer, lambda time, _: watched(on_timer, time, True))
+        replace_method(function, "on_timer", on_timer, lambda time, _: watched(on_timer, time, True))
 
 
 def _keyed_event(trace: StepTrace, operator: KeyedProcessOperator, what: Any, timer: bool) -> Event:
@@ -251,55 +237,6 @@ def _keyed_event(trace: StepTrace, operator: KeyedProcessOperator, what: Any, ti
     if timer:
         return trace.event("timer", ctx.current_watermark, key=ctx.key, value=what, time=what, domain=ctx.time_domain)
     return trace.event("record", ctx.current_watermark, key=ctx.key, value=what, time=ctx.timestamp_ms)
-
-
-def _sides_since(ctx: Any, mark: dict[str, int]) -> list[Emitted]:
-    found = []
-    for tag, (values, times) in ctx._side.items():
-        start = mark.get(tag, 0)
-        for value, time in zip(values[start:], times[start:], strict=True):
-            found.append(Emitted(duplicate(value), None if time == NO_TIMESTAMP else time, tag))
-    return found
-
-
-def _original(function: Any, name: str) -> Any:
-    """A method of a function that may be watched already: it is kept open from epoch to epoch."""
-    method = getattr(function, name, None)
-    return getattr(method, ORIGINAL, method)
-
-
-def _replace(function: Any, name: str, original: Any, by: Callable[..., Any]) -> None:
-    setattr(by, ORIGINAL, original)
-    object.__setattr__(function, name, by)
-
-
-class NotedTimers(Timers):
-    """The timers of the current key; what is set and deleted is noted."""
-
-    __slots__ = ("changes",)
-
-    def __init__(self, keyed: Any, ctx: Any) -> None:
-        super().__init__(keyed, ctx)
-        self.changes: list[TimerChange] = []
-
-    def register_event_time(self, time: Any) -> None:
-        super().register_event_time(time)
-        self._note(time, "event", False)
-
-    def delete_event_time(self, time: Any) -> None:
-        super().delete_event_time(time)
-        self._note(time, "event", True)
-
-    def register_processing_time(self, time: Any) -> None:
-        super().register_processing_time(time)
-        self._note(time, "processing", False)
-
-    def delete_processing_time(self, time: Any) -> None:
-        super().delete_processing_time(time)
-        self._note(time, "processing", True)
-
-    def _note(self, time: Any, domain: str, deleted: bool) -> None:
-        self.changes.append(TimerChange(time if type(time) is int else time_ms(time), domain, deleted))
 
 
 def _watch_stateless(operator: PerRecord, services: Services, trace: StepTrace) -> None:
@@ -326,9 +263,9 @@ def _watch_stateless(operator: PerRecord, services: Services, trace: StepTrace) 
             trace.failed(event or trace.event("record", operator.watermark, value=record, time=time), error)
 
         try:
-            result = _call(trace, stop, call, event, record, *context)
+            result = call_watched(trace, stop, call, event, record, *context)
             if event is None or not kept:
-                return _yielding(result, failed) if several else result
+                return yielding(result, failed) if several else result
             if several:
                 result = None if result is None else list(result)
         except Exception as error:
@@ -340,95 +277,9 @@ def _watch_stateless(operator: PerRecord, services: Services, trace: StepTrace) 
         elif not isinstance(operator, FilterOperator):
             made = [result]
         event.outputs = [Emitted(duplicate(value), event.timestamp_ms) for value in made]
-        event.outputs += _sides_since(context[0], mark) if context else []
+        event.outputs += sides_since(context[0], mark) if context else []
         trace.keep(event)
         return result
 
     operator.call = called
     operator.on_batch = take  # type: ignore[method-assign,assignment]
-
-
-# --- windows, record by record ---------------------------------------------------------------------------------------------
-
-
-def _watch_windows(operator: Any, services: Services, trace: StepTrace) -> None:
-    on_record, on_timer = operator._on_record, operator._on_timer
-    merging, late = operator.spec.assigner.merging, operator.spec.late
-
-    def observed(event: Event, key: bytes, kept: bool, stop: bool, action: Callable[..., Any], *arguments: Any) -> Any:
-        start, mark = len(operator._out), operator.ctx.side_mark()
-        try:
-            result = _call(trace, stop, action, event, *arguments)
-        except Exception as error:
-            trace.failed(event, error, key)
-            raise
-        if kept:
-            made = zip(operator._out[start:], operator._times[start:], strict=True)
-            event.outputs = [Emitted(duplicate(value), time) for value, time in made] + _sides_since(operator.ctx, mark)
-            trace.keep(event)
-        return result
-
-    def record(key: bytes, value: Any, time: Milliseconds) -> bool:
-        trace.entered(services)
-        kept, stop = trace.keeps(key), trace.stops(key)
-        event = trace.event("record", operator.watermark, key=operator.windows._key_codec.decode(key), value=value, time=time)
-        taken: bool = observed(event, key, kept, stop, on_record, key, value, time)
-        event.late = not taken
-        if late is not None and not taken:
-            event.outputs.append(Emitted(event.value, event.timestamp_ms, late))
-        if kept and taken and not merging and operator.windows.slot.encoded:
-            slot = operator.windows.slot
-            event.window = _window(slot.encoded)
-            event.after = peek(_handles(operator), slot)
-        return taken
-
-    def timer(time: Milliseconds, slot: Any, window: Any, domain: str) -> None:
-        trace.entered(services)
-        encoded = slot.encoded[:-WINDOW_SIZE]
-        trace.fired(encoded)
-        kept, stop = trace.keeps(encoded), trace.stops(encoded)
-        event = trace.event(
-            "timer",
-            operator.ctx.current_watermark,
-            key=operator.windows.key_of(slot),
-            value=time,
-            time=time,
-            window=(window.start, window.end),
-            domain=domain,
-        )
-        observed(event, encoded, kept, stop, on_timer, time, slot, window, domain)
-
-    operator._on_record, operator._on_timer = record, timer
-
-
-def _handles(operator: Any) -> dict[str, Any]:
-    return {name: handle for name, handle in operator.handles.items() if handle in operator.windows.handles}
-
-
-def _window(encoded: bytes) -> tuple[int, int]:
-    window = decode_window(encoded)
-    return window.start, window.end
-
-
-def _watch_windows_at_a_time(operator: Any, services: Services, trace: StepTrace) -> None:
-    """Records come by the batch; a window that fires is an event of its own."""
-    fire = operator._fire
-
-    def fired(slot: Any, home: Any, window: Any, *, stays: bool) -> None:
-        trace.entered(services)
-        trace.fired(slot.encoded[:-WINDOW_SIZE])
-        start = len(operator._out)
-        fire(slot, home, window, stays=stays)
-        if len(operator._out) > start and trace.keeps(slot.encoded[:-WINDOW_SIZE]):
-            event = trace.event(
-                "window",
-                operator.ctx.current_watermark,
-                key=operator.windows.key_of(slot),
-                time=window.max_timestamp,
-                window=(window.start, window.end),
-            )
-            made = zip(operator._out[start:], operator._times[start:], strict=True)
-            event.outputs = [Emitted(duplicate(value), time) for value, time in made]
-            trace.keep(event)
-
-    operator._fire = fired

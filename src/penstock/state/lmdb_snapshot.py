@@ -1,4 +1,4 @@
-"""A read transaction over a local store: one committed content, until it is closed."""
+"""A read transaction over an LMDB store: one committed content, until it is closed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ import msgspec
 from penstock.errors import StateError
 from penstock.state import long_keys
 from penstock.state.layout import prefix_end
+from penstock.state.store import StoreBrokenError
 
 FORMAT = 1
 META_KEY = b"\x00"
 """Below every data key, which begin with a group of two bytes: so data can still be appended."""
 FIRST_KEY = b"\x00\x00"
-
-
-class StoreBrokenError(StateError):
-    """A local store cannot be used any more: it has to be rebuilt."""
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True):
@@ -55,7 +52,7 @@ def _closed(key: bytes) -> bytes | None:
     raise StateError("a closed snapshot of the local store was used")
 
 
-class StoreSnapshot:
+class LmdbSnapshot:
     """`get`, `scan` and `range` over committed state. Close it soon: it keeps pages from being used again."""
 
     __slots__ = ("_get", "_long", "_process", "_release", "_transaction", "applied")
@@ -127,7 +124,7 @@ class StoreSnapshot:
             del transaction  # and with it the place among the readers
             release()
 
-    def __enter__(self) -> StoreSnapshot:
+    def __enter__(self) -> LmdbSnapshot:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

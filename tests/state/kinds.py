@@ -1,0 +1,26 @@
+"""The kinds of stores, for tests that run over all of them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+from penstock.state.lmdb_store import LmdbStore
+from penstock.state.memory_store import MemoryStore
+from penstock.state.store import LocalStore, StoreKind
+
+needs_rocksdb = pytest.mark.skipif(
+    find_spec("rocksdict") is None, reason="the package rocksdict is not installed: pip install 'penstock[rocksdb]'"
+)
+KINDS = ["memory", "lmdb", pytest.param("rocksdb", marks=needs_rocksdb)]
+
+
+def open_store(kind: StoreKind, path: str) -> LocalStore:
+    if kind == "memory":
+        return MemoryStore.open(path)
+    if kind == "lmdb":
+        return LmdbStore.open(path)
+    from penstock.state.rocksdb_store import RocksdbStore
+
+    return RocksdbStore.open(path)
