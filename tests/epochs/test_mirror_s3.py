@@ -20,11 +20,11 @@ def test_a_mirror_elsewhere(tmp_path: Path, endpoint: str, bucket: str, first: s
     remote, local = f"s3://{bucket}/job?endpoint={endpoint}", str(tmp_path / "place")
     storage, mirror = (remote, local) if first == "s3" else (local, remote)
     with pytest.raises(Crash):
-        run(tmp_path, Interrupted(9, crash), storage=storage, mirror=mirror, max_records_per_epoch=40)
-    with pytest.raises(Crash):  # ended in good order by nobody: the mirror is wherever it came to
-        run(tmp_path, Interrupted(2, crash), storage=storage, mirror=mirror, max_records_per_epoch=40)
+        run(tmp_path, Interrupted(5, crash), storage=storage, mirror=mirror)
+    with pytest.raises(Crash):  # the mirror is wherever it came to
+        run(tmp_path, Interrupted(2, crash), storage=storage, mirror=mirror)
     target = open_storage(mirror)
     assert read_mirror(target) is not None
     whole(target)
-    run(tmp_path, storage=mirror, max_records_per_epoch=40, force=True)
+    run(tmp_path, storage=mirror, force=True)
     check_exact(tmp_path)
