@@ -124,11 +124,14 @@ def look_back(
     config: JobConfig,
     committers: Mapping[StepId, Committer],
     descriptions: Mapping[StepId, str],
+    elsewhere: Epoch,
 ) -> WentBack | None:
-    """Decide whether the job goes back; refuse, or ask, where that would repeat output. Nothing is changed yet."""
+    """Decide whether the job goes back; refuse, or ask, where that would repeat output. Nothing is changed yet.
+
+    `elsewhere`: up to this one, epochs may have been committed where they are lost: this storage is a mirror."""
     newest = max(head.epochs, default=Epoch(0))
     published = newest_published(_told(committers, newest, config.guarantee), newest, config.guarantee)
-    back = way_back(head, before, job, published, config)
+    back = way_back(head, before, job, max(published, elsewhere), config)
     if published > newest:
         check_not_fenced(storage, newest)  # a driver that is still running has published since the head was read
     if back is None:

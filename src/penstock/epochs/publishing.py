@@ -20,6 +20,7 @@ from penstock.epochs.compactor import Compactor
 from penstock.epochs.going_back import turn_back
 from penstock.epochs.history import JobResult, Listener
 from penstock.epochs.inputs import SourceInput
+from penstock.epochs.mirroring import Mirror
 from penstock.epochs.orphans import OrphanSweep
 from penstock.epochs.pipeline import RanEpoch
 from penstock.epochs.repairs import finish_repair
@@ -55,6 +56,7 @@ class Publishing:
         listeners: tuple[Listener, ...],
         now_ms: Callable[[], Milliseconds],
         sleep: Callable[[float], None],
+        mirror: Mirror | None = None,
     ) -> None:
         self._config = config
         self._storage = storage
@@ -67,6 +69,7 @@ class Publishing:
         self._listeners = listeners
         self._now_ms = now_ms
         self._sleep = sleep
+        self._mirror = mirror
         self._writers: ThreadPoolExecutor | None = None
 
     def commit(self, head: Manifest, group: list[RanEpoch]) -> Manifest:
@@ -96,6 +99,8 @@ class Publishing:
         self._insist(lambda: finish_repair(self._committers, manifest, guarantee), manifest.epoch)
         mark_done(self._storage, manifest.epoch)
         self._retention.committed(manifest)
+        if self._mirror is not None:
+            self._mirror.committed(manifest)
 
     def close(self) -> None:
         if self._writers is not None:
