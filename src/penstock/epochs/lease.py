@@ -98,6 +98,7 @@ class SignOfLife:
 
         `above`: once more, above a term whose file is gone."""
         self._term = take_term(storage, above, after=None if above else self._after)
+        self._after = None  # it is ours now, should it have to be taken once more
         if self._kept and self._thread is None:
             self.renew()
             self._thread = threading.Thread(target=self._keep, name="penstock-lease", daemon=True)
