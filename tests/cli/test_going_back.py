@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from penstock import Job
 from penstock.cli import app, run
+from penstock.cli.problems import errors
 from penstock.cli.run import _Watched
 from penstock.connectors.files.published import read_rows
 from penstock.epochs.going_back import confirm
@@ -100,7 +101,7 @@ def test_somebody_at_the_terminal_is_asked(program: str, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(typer, "confirm", ask)
     monkeypatch.setattr(run, "sys", Terminal)
-    monkeypatch.setattr(type(run.errors), "is_terminal", property(lambda console: console is run.errors))
+    monkeypatch.setattr(type(errors), "is_terminal", property(lambda console: console is errors))
     done = penstock("run", program, 2, 30, "print", "--storage", "job", "--from", "@2")
     assert asked == ["Publish it again?"]
     assert done.exit_code == (0 if answer else 1), done.output
@@ -113,7 +114,9 @@ def test_the_live_table_makes_room_for_the_question() -> None:
     progress.started("numbers", "job")
     live = progress._live
     assert live is not None
+    running = [live.is_started]
     with progress.paused():
-        assert not live.is_started
-    assert live.is_started
+        running.append(live.is_started)
+    running.append(live.is_started)
+    assert running == [True, False, True]
     progress.ended(None, RepeatedOutputError("refused"))

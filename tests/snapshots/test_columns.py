@@ -23,8 +23,8 @@ from penstock.ids import MAX_WATERMARK, MIN_WATERMARK
 from penstock.runtime.manifest import StateInfo
 from penstock.snapshots.columns import Columns
 from penstock.snapshots.json_text import from_text, to_text
-from penstock.snapshots.store_keys import end_of_value
 from penstock.state.codecs import PICKLE, codec_for, register_codec
+from penstock.state.entry_keys import end_of_value
 from penstock.state.key_groups import group_of
 from penstock.state.keys import key_codec
 from penstock.state.layout import sortable_time

@@ -167,7 +167,8 @@ def test_a_chain_that_begins_with_a_savepoint_becomes_a_base_once() -> None:
     chosen = choose([ref("a.parquet", "base", 100_000, 1), *deltas], 4)
     assert chosen is not None
     assert (chosen.start, chosen.stop, chosen.base) == (0, 5, True)
-    tiered = choose([ref("a.base", "base", 100_000), *deltas], 4)
+    assert choose([ref("a.base", "base", 100_000), *deltas], 4) is None
+    tiered = choose([ref("a.base", "base", 100_000), *deltas, ref("5.delta", "delta", 10)], 4)
     assert tiered is not None
     assert (tiered.start, tiered.base) == (1, False)
     assert choose([ref("a.parquet", "base", 100_000, 1), *deltas], 5) is None

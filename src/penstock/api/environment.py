@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import shutil
 import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -23,8 +24,11 @@ from penstock.epochs.executor import Executor
 from penstock.epochs.history import JobResult, Listener, RunListener
 from penstock.epochs.loop import Clock, EpochLoop
 from penstock.epochs.status import StatusWriter
-from penstock.errors import ConfigError, PlanError
+from penstock.errors import ConfigError, PlanError, UserCodeError
 from penstock.plan.nodes import Graph
+from penstock.programs import intercept as intercept
+from penstock.programs import overrides as overrides
+from penstock.programs import running
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
 from penstock.snapshots.restore import starting_from
@@ -32,12 +36,6 @@ from penstock.storage import open_storage
 from penstock.timing.watermarks import Watermarks
 
 T = TypeVar("T")
-
-overrides: ContextVar[dict[str, Any] | None] = ContextVar("penstock_overrides", default=None)
-"""Settings of the command line: they win over the program's."""
-
-intercept: ContextVar[Callable[[StreamEnvironment], JobResult] | None] = ContextVar("penstock_intercept", default=None)
-"""Called instead of running: how `penstock explain` gets at a program's plan."""
 
 listeners: ContextVar[tuple[Listener, ...]] = ContextVar("penstock_listeners", default=())
 """Told of every committed epoch (a `RunListener` also of start and end): how the command line shows progress."""
@@ -76,30 +74,52 @@ class StreamEnvironment:
     # --- sources -----------------------------------------------------------------------------------------------------------
 
     def from_source(
-        self, source: Source, *, watermarks: Watermarks[Any] | None = None, name: str | None = None
+        self,
+        source: Source,
+        *,
+        watermarks: Watermarks[Any] | None = None,
+        name: str | None = None,
+        previous_names: Sequence[str] = (),
     ) -> DataStream[Any]:
-        """A stream from a source; `watermarks` gives its records their event time."""
+        """A stream from a source; `watermarks` gives its records their event time.
+
+        `previous_names`: what the source was called; it goes on from where it was.
+        """
         if not hasattr(source, "enumerator") or not hasattr(source, "reader"):
             raise PlanError(
                 f"{source!r} is not a source", hint="for example FileSource(...), GeneratorSource(...) or CollectionSource(...)"
             )
-        node = self._graph.add(SourceStep(source=source, watermarks=watermarks), (), name=name, label="source")
+        node = self._graph.add(
+            SourceStep(source=source, watermarks=watermarks), (), name=name, label="source", previous_names=previous_names
+        )
         return DataStream(self, node.step)
 
     def from_collection(
-        self, values: Iterable[T], *, watermarks: Watermarks[Any] | None = None, name: str | None = None, partitions: int = 1
+        self,
+        values: Iterable[T],
+        *,
+        watermarks: Watermarks[Any] | None = None,
+        name: str | None = None,
+        partitions: int = 1,
+        previous_names: Sequence[str] = (),
     ) -> DataStream[T]:
         """A bounded stream of the given values."""
-        return self.from_source(CollectionSource(list(values), partitions=partitions), watermarks=watermarks, name=name)
+        source = CollectionSource(list(values), partitions=partitions)
+        return self.from_source(source, watermarks=watermarks, name=name, previous_names=previous_names)
 
     def from_dataframe(
-        self, frame: Any, *, watermarks: Watermarks[Any] | None = None, name: str | None = None
+        self,
+        frame: Any,
+        *,
+        watermarks: Watermarks[Any] | None = None,
+        name: str | None = None,
+        previous_names: Sequence[str] = (),
     ) -> DataStream[Any]:
         """A Spark DataFrame: a batch one is bounded input, a streaming one a Spark feed."""
         from penstock.connectors.spark_feed.source import DataFrameSource, SparkStreamSource
 
         source: Source = SparkStreamSource.of(frame) if frame.isStreaming else DataFrameSource(frame)
-        return self.from_source(source, watermarks=watermarks, name=name)
+        return self.from_source(source, watermarks=watermarks, name=name, previous_names=previous_names)
 
     # --- running -----------------------------------------------------------------------------------------------------------
 
@@ -115,7 +135,7 @@ class StreamEnvironment:
         """Run the program until its input ends, it is stopped, or it fails for good."""
         instead = intercept.get()
         if instead is not None:
-            return instead(self)
+            return instead(self._with(settings))  # type: ignore[no-any-return]
         config = _configured(_configured(self._config, settings), overrides.get() or {})
         if not any(isinstance(node.definition, SinkStep) for node in self._graph):
             raise PlanError("the program writes nothing", hint="end a stream with sink_to(...), print() or execute_and_collect()")
@@ -136,11 +156,18 @@ class StreamEnvironment:
                         listeners=told,
                         python_paths=_python_paths(),
                         start=start,
+                        program=running(self._graph, overrides.get()),
                     )
-                    with _stop_on_signals(loop):
+                    with _stop_on_signals(loop), _hinting(config):
                         return loop.run()
 
             return _told(run, [one for one in told if isinstance(one, RunListener)], config.name, storage.uri)
+
+    def _with(self, settings: dict[str, Any]) -> StreamEnvironment:
+        """The same program with other settings."""
+        env = copy.copy(self)
+        env._config = _configured(self._config, settings)
+        return env
 
     def _executor(self, config: JobConfig) -> Executor:
         if config.executor == "inline":
@@ -186,6 +213,17 @@ def _storage_uri(config: JobConfig) -> Iterator[str]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _hinting(config: JobConfig) -> Iterator[None]:
+    """A function that fails can be looked into: the epoch that failed is still to be read."""
+    try:
+        yield
+    except UserCodeError as error:
+        if config.storage is not None:
+            error.add_note(f"to look into it: penstock replay {config.storage}@next --pdb")
+        raise
 
 
 @contextlib.contextmanager

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.epochs.drivers import is_driven, stop_driver
 from penstock.ids import Epoch
+from penstock.programs import Planned
 from penstock.snapshots.format import SavepointInfo
 from penstock.snapshots.kept import KeptEpoch, list_epochs
 from penstock.snapshots.place import check_free
+from penstock.snapshots.replaying.replay import LIMIT, replay
+from penstock.snapshots.replaying.result import NO_KEY, Replay
 from penstock.snapshots.savepoint import Told, job_in, make_savepoint
 from penstock.storage import open_storage
 
@@ -51,6 +55,21 @@ class Job:
     def epochs(self) -> list[KeptEpoch]:
         """The epochs that are kept, oldest first: `env.execute(restore_from="JOB@EPOCH")` starts from one."""
         return list_epochs(self._storage)
+
+    def replay(
+        self,
+        epoch: int | str,
+        *,
+        step: str | None = None,
+        key: Any = NO_KEY,
+        limit: int | None = LIMIT,
+        app: str | None = None,
+        env: Planned | None = None,
+        records: int | None = None,
+        record: str | None = None,
+    ) -> Replay:
+        """Run a kept epoch again, without touching the job: a number, "latest", or "next". See `penstock.snapshots.replay`."""
+        return replay(self.storage, epoch, step=step, key=key, limit=limit, app=app, env=env, records=records, record=record)
 
     def savepoint(
         self, to: str | os.PathLike[str] | None = None, *, epoch: int | None = None, told: Told | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from penstock.api.stream import DataStream
@@ -25,55 +25,89 @@ A = TypeVar("A")
 
 
 class KeyedStream(DataStream[T], Generic[K, T]):
-    """A stream whose records are brought together by key."""
+    """A stream whose records are brought together by key.
+
+    `previous_names` of a step: what it was called; its state is still known by that.
+    """
 
     _exchange: Exchange
 
     def process(  # type: ignore[override]
-        self, function: KeyedProcessFunction[K, T, U], *, name: str | None = None, errors: ErrorPolicy = "fail"
+        self,
+        function: KeyedProcessFunction[K, T, U],
+        *,
+        name: str | None = None,
+        errors: ErrorPolicy = "fail",
+        previous_names: Sequence[str] = (),
     ) -> DataStream[U]:
         """A function with state and timers for each key."""
         if isinstance(function, type):
             raise PlanError(f"process({function.__name__}): this is a class", hint=f"give an instance: {function.__name__}()")
-        return self._keyed(function, "process", name, errors)
+        return self._keyed(function, "process", name, previous_names, errors)
 
     def reduce(
-        self, function: Callable[[T, T], T] | ReduceFunction[T], *, name: str | None = None, state_type: Any = None
+        self,
+        function: Callable[[T, T], T] | ReduceFunction[T],
+        *,
+        name: str | None = None,
+        state_type: Any = None,
+        previous_names: Sequence[str] = (),
     ) -> DataStream[T]:
         """Combine each record with the result so far, and emit the new result."""
-        return self._keyed(Reduce(method_of(function, "reduce"), state_type), "reduce", name)
+        return self._keyed(Reduce(method_of(function, "reduce"), state_type), "reduce", name, previous_names)
 
     def fold(
-        self, initial: U, function: Callable[[U, T], U], *, name: str | None = None, state_type: Any = None
+        self,
+        initial: U,
+        function: Callable[[U, T], U],
+        *,
+        name: str | None = None,
+        state_type: Any = None,
+        previous_names: Sequence[str] = (),
     ) -> DataStream[U]:
         """Like `reduce`, from an initial value of another type."""
-        return self._keyed(Fold(initial, function, state_type), "fold", name)
+        return self._keyed(Fold(initial, function, state_type), "fold", name, previous_names)
 
     def aggregate(
-        self, aggregate: AggregateFunction[T, A, U], *, name: str | None = None, accumulator_type: Any = None
+        self,
+        aggregate: AggregateFunction[T, A, U],
+        *,
+        name: str | None = None,
+        accumulator_type: Any = None,
+        previous_names: Sequence[str] = (),
     ) -> DataStream[U]:
         """Add each record to the key's accumulator, and emit its result."""
-        return self._keyed(Aggregate(aggregate, accumulator_type), "aggregate", name)
+        return self._keyed(Aggregate(aggregate, accumulator_type), "aggregate", name, previous_names)
 
-    def sum(self, field: str | int = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+    def sum(
+        self, field: str | int = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
+    ) -> DataStream[T]:
         """The record with `field` replaced by the running sum."""
-        return self._keyed(Sum(field, state_type), "sum", name)
+        return self._keyed(Sum(field, state_type), "sum", name, previous_names)
 
-    def min(self, field: str | int = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+    def min(
+        self, field: str | int = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
+    ) -> DataStream[T]:
         """The first record of the key with `field` replaced by the least so far."""
-        return self._keyed(Extreme(field, least=True, whole=False, state_type=state_type), "min", name)
+        return self._keyed(Extreme(field, least=True, whole=False, state_type=state_type), "min", name, previous_names)
 
-    def max(self, field: str | int = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+    def max(
+        self, field: str | int = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
+    ) -> DataStream[T]:
         """The first record of the key with `field` replaced by the greatest so far."""
-        return self._keyed(Extreme(field, least=False, whole=False, state_type=state_type), "max", name)
+        return self._keyed(Extreme(field, least=False, whole=False, state_type=state_type), "max", name, previous_names)
 
-    def min_by(self, field: str | int = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+    def min_by(
+        self, field: str | int = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
+    ) -> DataStream[T]:
         """The record whose `field` is the least so far (the first of equals)."""
-        return self._keyed(Extreme(field, least=True, whole=True, state_type=state_type), "min_by", name)
+        return self._keyed(Extreme(field, least=True, whole=True, state_type=state_type), "min_by", name, previous_names)
 
-    def max_by(self, field: str | int = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+    def max_by(
+        self, field: str | int = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
+    ) -> DataStream[T]:
         """The record whose `field` is the greatest so far (the first of equals)."""
-        return self._keyed(Extreme(field, least=False, whole=True, state_type=state_type), "max_by", name)
+        return self._keyed(Extreme(field, least=False, whole=True, state_type=state_type), "max_by", name, previous_names)
 
     # --- windows -----------------------------------------------------------------------------------------------------------
 
@@ -97,6 +131,11 @@ class KeyedStream(DataStream[T], Generic[K, T]):
         """Windows of `size` records of a key; with `slide`, the last `size` records, every `slide` records."""
         return self.window(GlobalWindows(), **count_windows(size, slide))
 
-    def _keyed(self, function: Any, label: str, name: str | None, errors: ErrorPolicy = "fail") -> DataStream[Any]:
-        definition = KeyedProcess(body=function, key_type=self._exchange.key_type, label=label, errors=errors)
-        return self._then(definition, name, label)
+    def _keyed(
+        self, function: Any, label: str, name: str | None, previous_names: Sequence[str], errors: ErrorPolicy = "fail"
+    ) -> DataStream[Any]:
+        exchange = self._exchange
+        definition = KeyedProcess(
+            body=function, key_type=exchange.key_type, key_fields=exchange.key_fields, label=label, errors=errors
+        )
+        return self._then(definition, name, label, previous_names)

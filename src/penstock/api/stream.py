@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.connectors.printing.sink import PrintSink
@@ -198,9 +198,9 @@ class DataStream(Generic[T]):
 
     # --- ends --------------------------------------------------------------------------------------------------------------
 
-    def sink_to(self, sink: Sink, *, name: str | None = None) -> None:
-        """Write the stream to a sink."""
-        self._env._graph.add(SinkStep(sink=sink), (self._input(),), name=name, label="sink")
+    def sink_to(self, sink: Sink, *, name: str | None = None, previous_names: Sequence[str] = ()) -> None:
+        """Write the stream to a sink. `previous_names`: what it was called; the target still knows it."""
+        self._env._graph.add(SinkStep(sink=sink), (self._input(),), name=name, label="sink", previous_names=previous_names)
 
     def print(self, prefix: str = "", *, name: str | None = None) -> None:
         """Print each record on the driver when its epoch is committed."""
@@ -227,8 +227,8 @@ class DataStream(Generic[T]):
             raise PlanError(f"{what}({function.__name__}): this is a class", hint=f"give an instance: {function.__name__}()")
         return self._then(Stateless(what=what, body=function, errors=errors), name, what)
 
-    def _then(self, definition: Definition, name: str | None, label: str) -> DataStream[Any]:
-        node = self._env._graph.add(definition, (self._input(),), name=name, label=label)
+    def _then(self, definition: Definition, name: str | None, label: str, previous_names: Sequence[str] = ()) -> DataStream[Any]:
+        node = self._env._graph.add(definition, (self._input(),), name=name, label=label, previous_names=previous_names)
         return DataStream(self._env, node.step)
 
     def _input(self) -> Input:

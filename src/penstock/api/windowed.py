@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ class WindowedStream(Generic[K, T]):
     """A stream whose records are put into windows. Each method computes something of every window.
 
     `process=` names a `WindowFunction` that sees the one result of each firing, with its window. `state_type` is the type of
-    what is kept for each window.
+    what is kept for each window, or a `ValueState` that also says what it was before. `previous_names`: what the step was called.
     """
 
     def __init__(self, stream: DataStream[T], spec: WindowSpec, key_names: tuple[str, ...]) -> None:
@@ -52,9 +52,12 @@ class WindowedStream(Generic[K, T]):
         name: str | None = None,
         state_type: Any = None,
         errors: ErrorPolicy = "fail",
+        previous_names: Sequence[str] = (),
     ) -> DataStream[Any]:
         """Combine the records of a window, two at a time."""
-        return self._incremental(Reducing(method_of(function, "reduce")), process, "reduce", name, state_type, errors)
+        return self._incremental(
+            Reducing(method_of(function, "reduce")), process, "reduce", name, previous_names, state_type, errors
+        )
 
     def fold(
         self,
@@ -65,9 +68,10 @@ class WindowedStream(Generic[K, T]):
         name: str | None = None,
         state_type: Any = None,
         errors: ErrorPolicy = "fail",
+        previous_names: Sequence[str] = (),
     ) -> DataStream[Any]:
         """Combine the records of a window, beginning with an initial value of another type."""
-        return self._incremental(Folding(initial, function), process, "fold", name, state_type, errors)
+        return self._incremental(Folding(initial, function), process, "fold", name, previous_names, state_type, errors)
 
     def aggregate(
         self,
@@ -77,6 +81,7 @@ class WindowedStream(Generic[K, T]):
         accumulator_type: Any = None,
         errors: ErrorPolicy = "fail",
         columnar: bool = True,
+        previous_names: Sequence[str] = (),
         **columns: Aggregate,
     ) -> DataStream[Any]:
         """An `AggregateFunction`; or any number of declared aggregates, such as `avg("temperature")` or `total=agg.sum("price")`.
@@ -98,7 +103,7 @@ class WindowedStream(Generic[K, T]):
             incremental = Aggregating(aggregates[0])
         else:
             incremental = Declared(_declared(aggregates, columns), self._key_names, tolerant=errors != "fail")
-        return self._incremental(incremental, process, "aggregate", name, accumulator_type, errors, columnar)
+        return self._incremental(incremental, process, "aggregate", name, previous_names, accumulator_type, errors, columnar)
 
     def apply(
         self,
@@ -107,11 +112,14 @@ class WindowedStream(Generic[K, T]):
         name: str | None = None,
         state_type: Any = None,
         errors: ErrorPolicy = "fail",
+        previous_names: Sequence[str] = (),
     ) -> DataStream[Any]:
         """A function of the key, the window and its records as an Arrow batch; it returns a batch, a table or a list."""
         if isinstance(function, type) or not callable(function):
             raise PlanError(f"apply({function!r}): this is not a function", hint="give a function(key, window, batch)")
-        return self._then(WindowBody(function=ArrowFunction(function), state_type=state_type), "apply", name, errors)
+        return self._then(
+            WindowBody(function=ArrowFunction(function), state_type=state_type), "apply", name, previous_names, errors
+        )
 
     def process(
         self,
@@ -120,30 +128,49 @@ class WindowedStream(Generic[K, T]):
         name: str | None = None,
         state_type: Any = None,
         errors: ErrorPolicy = "fail",
+        previous_names: Sequence[str] = (),
     ) -> DataStream[U]:
         """A function of all records of a window; state holds them until the window is over. `state_type`: that of a record."""
         _check_function(function, "process")
-        return self._then(WindowBody(function=function, state_type=state_type), "process", name, errors)
+        return self._then(WindowBody(function=function, state_type=state_type), "process", name, previous_names, errors)
 
-    def sum(self, field: Field = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+    def sum(
+        self, field: Field = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
+    ) -> DataStream[T]:
         """The first record of the window with `field` replaced by the sum."""
-        return self._incremental(Reducing(SumOf(field)), None, "sum", name, state_type)
+        return self._incremental(Reducing(SumOf(field)), None, "sum", name, previous_names, state_type)
 
-    def min(self, field: Field = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+    def min(
+        self, field: Field = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
+    ) -> DataStream[T]:
         """The first record of the window with `field` replaced by the least."""
-        return self._incremental(Reducing(ExtremeOf(field, least=True, whole=False)), None, "min", name, state_type)
+        return self._incremental(
+            Reducing(ExtremeOf(field, least=True, whole=False)), None, "min", name, previous_names, state_type
+        )
 
-    def max(self, field: Field = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+    def max(
+        self, field: Field = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
+    ) -> DataStream[T]:
         """The first record of the window with `field` replaced by the greatest."""
-        return self._incremental(Reducing(ExtremeOf(field, least=False, whole=False)), None, "max", name, state_type)
+        return self._incremental(
+            Reducing(ExtremeOf(field, least=False, whole=False)), None, "max", name, previous_names, state_type
+        )
 
-    def min_by(self, field: Field = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+    def min_by(
+        self, field: Field = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
+    ) -> DataStream[T]:
         """The record of the window whose `field` is the least (the first of equals)."""
-        return self._incremental(Reducing(ExtremeOf(field, least=True, whole=True)), None, "min_by", name, state_type)
+        return self._incremental(
+            Reducing(ExtremeOf(field, least=True, whole=True)), None, "min_by", name, previous_names, state_type
+        )
 
-    def max_by(self, field: Field = 0, *, name: str | None = None, state_type: Any = None) -> DataStream[T]:
+    def max_by(
+        self, field: Field = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
+    ) -> DataStream[T]:
         """The record of the window whose `field` is the greatest (the first of equals)."""
-        return self._incremental(Reducing(ExtremeOf(field, least=False, whole=True)), None, "max_by", name, state_type)
+        return self._incremental(
+            Reducing(ExtremeOf(field, least=False, whole=True)), None, "max_by", name, previous_names, state_type
+        )
 
     def _incremental(
         self,
@@ -151,6 +178,7 @@ class WindowedStream(Generic[K, T]):
         process: Any,
         label: str,
         name: str | None,
+        previous_names: Sequence[str],
         state_type: Any,
         errors: ErrorPolicy = "fail",
         columnar: bool = True,
@@ -158,10 +186,16 @@ class WindowedStream(Generic[K, T]):
         if process is not None:
             _check_function(process, "process=")
         body = WindowBody(incremental=incremental, function=process, state_type=state_type)
-        return self._then(body, label, name, errors, columnar)
+        return self._then(body, label, name, previous_names, errors, columnar)
 
     def _then(
-        self, body: WindowBody, label: str, name: str | None, errors: ErrorPolicy, columnar: bool = True
+        self,
+        body: WindowBody,
+        label: str,
+        name: str | None,
+        previous_names: Sequence[str],
+        errors: ErrorPolicy,
+        columnar: bool = True,
     ) -> DataStream[Any]:
         exchange = self._stream._exchange
         assert exchange is not None
@@ -169,11 +203,12 @@ class WindowedStream(Generic[K, T]):
             spec=self._spec,
             body=body,
             key_type=exchange.key_type,
+            key_fields=exchange.key_fields,
             label=label,
             errors=errors,
             columnar=columnar,
         )
-        return self._stream._then(definition, name, label)
+        return self._stream._then(definition, name, label, previous_names)
 
 
 def _declared(aggregates: tuple[Any, ...], columns: dict[str, Aggregate]) -> tuple[Aggregate, ...]:

@@ -8,11 +8,13 @@ from importlib.metadata import PackageNotFoundError, version
 import typer
 
 import penstock
+from penstock.cli.check import check_command
 from penstock.cli.diff import diff_command
 from penstock.cli.doctor import doctor_command
 from penstock.cli.epochs import epochs_command
 from penstock.cli.explain import explain_command
 from penstock.cli.jobs import jobs_command
+from penstock.cli.replay import replay_command
 from penstock.cli.run import run_command
 from penstock.cli.savepoint import savepoint_command
 from penstock.cli.savepoint_rewrite import savepoint_rewrite_command
@@ -32,6 +34,8 @@ _PROGRAM = {"ignore_unknown_options": True}
 
 app.command("run", context_settings=_PROGRAM)(run_command)
 app.command("explain", context_settings=_PROGRAM)(explain_command)
+app.command("replay")(replay_command)
+app.command("check", context_settings=_PROGRAM)(check_command)
 app.command("jobs")(jobs_command)
 app.command("epochs")(epochs_command)
 app.command("stop")(stop_command)

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
-from penstock.api.environment import StreamEnvironment, intercept, overrides
 from penstock.cli.problems import clean_errors
-from penstock.cli.program import run_program
-from penstock.errors import PlanError
-from penstock.plan.explain import explain_data
-
-
-class _Executed(BaseException):
-    """The program has come to its execute(): the rest of it would wait for results in vain."""
-
-    def __init__(self, env: StreamEnvironment) -> None:
-        self.env = env
+from penstock.plan.explain import explain_data, explain_text
+from penstock.programs import within
 
 
 def explain_command(
@@ -29,26 +20,10 @@ def explain_command(
     trace: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
 ) -> None:
     """Show a program's steps, stages, exchanges, state and ids."""
+    settings = {} if parallelism is None else {"parallelism": parallelism}
     with clean_errors(trace=trace):
-        env = _planned(program, arguments or [], {} if parallelism is None else {"parallelism": parallelism})
+        graph, config = within(lambda env: (env.graph, env.config), program, arguments or [], settings=settings)
         if as_json:
-            typer.echo(json.dumps(explain_data(env.graph, env.config), indent=2))
+            typer.echo(json.dumps(explain_data(graph, config), indent=2))
         else:
-            typer.echo(env.explain(), nl=False)
-
-
-def _planned(program: str, arguments: list[str], settings: dict[str, object]) -> StreamEnvironment:
-    """The environment as it was when the program first executed it."""
-
-    def found(env: StreamEnvironment) -> NoReturn:
-        raise _Executed(env)
-
-    intercepted, overridden = intercept.set(found), overrides.set(settings)
-    try:
-        run_program(program, arguments)
-    except _Executed as executed:
-        return executed.env
-    finally:
-        intercept.reset(intercepted)
-        overrides.reset(overridden)
-    raise PlanError(f"{program} ended without executing anything", hint="end the program with env.execute()")
+            typer.echo(explain_text(graph, config), nl=False)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock import programs
 from penstock.api.environment import listeners, overrides
 from penstock.cli.problems import clean_errors, errors
 from penstock.cli.program import run_program
@@ -127,7 +128,8 @@ def _run(program: str, arguments: list[str]) -> None:
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
     """A traceback without the frames between the command line and the program."""
-    ours = (os.path.dirname(os.path.abspath(__file__)), os.path.abspath(runpy.__file__), "<frozen runpy>")
+    here = os.path.dirname(os.path.abspath(__file__))
+    ours = (here, os.path.abspath(programs.__file__), os.path.abspath(runpy.__file__), "<frozen runpy>")
     kept = trace
     while kept is not None and kept.tb_frame.f_code.co_filename.startswith(ours):
         kept = kept.tb_next

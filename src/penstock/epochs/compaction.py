@@ -79,7 +79,7 @@ def read_size(ref: FileRef) -> int:
     """About how many bytes of a file are read for a partition: after rescaling, and of a savepoint, it is a part of them."""
     groups = ref.last_group + 1 - ref.first_group
     read = min(ref.hi, ref.last_group + 1) - max(ref.lo, ref.first_group)
-    return ref.size if groups <= 0 or read >= groups else ref.size * max(0, read) // groups
+    return ref.size if read >= groups else ref.size * max(0, read) // max(1, groups)  # one without entries has no groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

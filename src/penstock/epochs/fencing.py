@@ -10,7 +10,8 @@ import os
 import socket
 import time
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -117,11 +118,14 @@ def take_term(storage: Storage, above: int = 0) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is committed: the newest manifest, and the epochs whose sinks may not have been committed."""
+    """What is committed: the newest manifest, and the epochs whose sinks may not have been committed.
+
+    `renamed`: names that steps had there, and have now."""
 
     manifest: Manifest | None
     undone: tuple[Epoch, ...]
     epochs: tuple[Epoch, ...]
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_head(storage: Storage, *, fall_back: bool = False) -> Head:

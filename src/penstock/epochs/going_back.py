@@ -27,7 +27,7 @@ from penstock.storage import Storage
 
 log = logging.getLogger("penstock")
 
-PUBLICATIONS = 1_000_000
+PUBLICATIONS = 1_000_000_000
 """At least once: an epoch has so many numbers for what its attempts publish."""
 
 confirm: ContextVar[Callable[[RepeatedOutputError], bool] | None] = ContextVar("penstock_confirm_repeats", default=None)
@@ -183,7 +183,7 @@ def _line(storage: Storage, head: Head, down_to: Epoch) -> frozenset[Epoch]:
 
 
 def _received(storage: Storage, head: Head, back: WentBack) -> dict[str, int] | None:
-    """How many records each step received in the epochs that are given up; None when their manifests do not tell."""
+    """How many records each step, as it is called now, received in the epochs given up; None when manifests do not tell."""
     if head.manifest is None or head.manifest.epoch < back.beyond:
         return None
     found: dict[str, int] = {}
@@ -191,7 +191,8 @@ def _received(storage: Storage, head: Head, back: WentBack) -> dict[str, int] | 
         for epoch in _line(storage, head, Epoch(back.to + 1)):
             if epoch > back.to:
                 for step, metrics in load_manifest(storage, epoch).metrics.items():
-                    found[step] = found.get(step, 0) + metrics.records_in
+                    called = head.renamed.get(step, step)
+                    found[called] = found.get(called, 0) + metrics.records_in
     except CorruptFileError:
         return None
     return found

@@ -1,6 +1,6 @@
 """How committed state is laid out for the program that starts now. Pure.
 
-States are claimed by step and name. A state that nobody claims is refused by name, unless the user says to drop it. When
+States are claimed as `judging` says. A state that nobody claims is refused by name, unless the user says to drop it. When
 stages or parallelism differ from the last run's, each new partition's chain is put together from the old files that hold its
 groups; nothing is rewritten.
 """
@@ -8,80 +8,71 @@ groups; nothing is rewritten.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import msgspec
 
+from penstock.epochs.judging import Judgement, Rewriting, judge
 from penstock.errors import StateError
 from penstock.ids import Milliseconds, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.stages import StagedPlan
 from penstock.runtime.manifest import StateInfo, StateLayout
-from penstock.runtime.operators.operator import StateDeclaration
-from penstock.state.descriptors import MapState
 from penstock.state.files import FileRef
-from penstock.state.handles import state_codec
 from penstock.state.key_groups import groups_of
-from penstock.state.keys import key_codec
 
 StateIds = dict[tuple[str, str], int]
 
 
-def claim_states(graph: Graph, before: StateLayout | None, *, allow_dropped: bool) -> tuple[StateIds, dict[str, StateInfo]]:
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The states of a program: their ids, what the next manifest says of them, and those whose entries are to be rewritten.
+
+    `last_id`: the highest id ever given. None is given twice: entries of dropped states stay in files for a while."""
+
+    ids: StateIds
+    infos: dict[str, StateInfo]
+    rewritings: dict[int, Rewriting]
+    last_id: int
+
+
+def claim_states(graph: Graph, before: StateLayout | None, *, allow_dropped: bool) -> Claims:
     """The id of every state of the program: those it had, and new ones for new states."""
-    infos = dict(before.ids) if before is not None else {}
-    known = {(info.step, info.name): int(number) for number, info in infos.items()}
-    declared = {(d.step, d.name): d for node in graph for d in node.states()}
-    unclaimed = sorted({step for (step, name) in known if (step, name) not in declared and not name.startswith("timers:")})
-    lost = sorted({f"{step}.{name}" for (step, name) in known if (step, name) not in declared and not name.startswith("timers:")})
+    judged = judge(graph, before)
+    lost = [one for one in judged if one.verdict == "dropped" and not one.timers]
     if lost and not allow_dropped:
         raise StateError(
-            f"the job has state that the program does not claim: {', '.join(lost)}",
-            detail=f"steps: {', '.join(unclaimed)}",
-            hint="give the steps the names they had; or start with --allow-dropped-state to lose this state for good",
+            f"the job has state that the program does not claim: {', '.join(sorted(f'{one.step}.{one.name}' for one in lost))}",
+            detail=f"steps: {', '.join(sorted({one.step for one in lost}))}",
+            hint="give the steps the names they had, or previous_names=; or start with --allow-dropped-state to lose it for good",
         )
-    ids: StateIds = {}
-    following = max((int(number) for number in infos), default=0) + 1
-    kept: dict[str, StateInfo] = {}
-    for key, declaration in declared.items():
-        info = describe_state(declaration)
-        number = known.get(key)
+    _refuse([one for one in judged if one.verdict == "incompatible"])
+    last = max((before.last_id if before else 0, *(one.number or 0 for one in judged)), default=0)
+    claims = Claims({}, {}, {}, last)
+    for one in judged:
+        if one.info is None:
+            continue
+        number = one.number
         if number is None:
-            number, following = following, following + 1
-        else:
-            _check_kind(infos[str(number)], info)
-        ids[key] = number
-        kept[str(number)] = info
-    return ids, kept
+            number = last = last + 1
+        claims.ids[one.step, one.name] = number
+        claims.infos[str(number)] = one.info
+        if one.rewriting is not None:
+            claims.rewritings[number] = one.rewriting
+    return replace(claims, last_id=last)
 
 
-def describe_state(declaration: StateDeclaration) -> StateInfo:
-    schema = None if declaration.state is None else state_codec(declaration.state).schema
-    key_schema = None if declaration.key_type is None else key_codec(declaration.key_type).schema
-    return StateInfo(
-        step=declaration.step,
-        name=declaration.name,
-        kind=declaration.kind,
-        schema=schema,
-        key_schema=key_schema,
-        what=declaration.what,
-        sub_schema=key_codec(declaration.state.key_type).schema if isinstance(declaration.state, MapState) else None,
-        ttl=declaration.state is not None and declaration.state.ttl is not None,
-        namespace=declaration.namespace,
+def _refuse(refused: list[Judgement]) -> None:
+    if not refused:
+        return
+    named = [one for one in refused if not one.timers] or refused
+    first = named[0]
+    lines = [f"{one.step}.{one.name}: {why}" for one in named for why in one.why]
+    raise StateError(
+        f"state {first.name!r} of step {first.step!r} cannot be gone on with: {first.why[0]}",
+        detail="\n".join(lines) if len(lines) > 1 else "",
+        hint=first.hint,
     )
-
-
-def _check_kind(before: StateInfo, now: StateInfo) -> None:
-    if before.kind != now.kind:
-        raise StateError(
-            f"state {now.name!r} of step {now.step!r} was a {before.kind} state and is a {now.kind} state now",
-            hint="give the new state another name; the old one can then be dropped with --allow-dropped-state",
-        )
-    if before.what and now.what and before.what != now.what:
-        raise StateError(
-            f"what step {now.step!r} keeps has changed since its state was written",
-            detail=f"written: {before.what}\nnow: {now.what}",
-            hint="give the changed step another name; its old state can then be dropped with --allow-dropped-state",
-        )
 
 
 def lay_out(

@@ -59,6 +59,7 @@ from penstock.failpoints import fail_point
 from penstock.ids import MAX_WATERMARK, Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.rewrites import rewrite
+from penstock.programs import Program
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, WentBack
 from penstock.runtime.orders import EpochOrder, TaskReport
@@ -71,6 +72,9 @@ IDLE_POLL_S = 0.01
 KEEP_WARM_S = 20.0
 AHEAD = 8
 """How many epochs run ahead of the last committed one on Spark, unless told otherwise."""
+
+TAKE_OVERS = 20
+"""How often a new driver tries to commit its first epoch while an old one goes on committing."""
 
 CAREFUL = 20
 """So many epochs wait for the commit of the one before, after layers were not where a task ran."""
@@ -112,6 +116,7 @@ class EpochLoop:
         listeners: tuple[Listener, ...] = (),
         python_paths: tuple[str, ...] = (),
         start: Start | None = None,
+        program: Program | None = None,
     ) -> None:
         self._graph = rewrite(graph)
         self._config = config
@@ -121,6 +126,7 @@ class EpochLoop:
         self._listeners = listeners
         self._python_paths = python_paths
         self._start = start
+        self._program = program
         self._plan_number = 0
         self._failures = 0
         self._stop: Request | None = None
@@ -175,13 +181,26 @@ class EpochLoop:
     # --- starting ----------------------------------------------------------------------------------------------------------
 
     def _take_over(self) -> None:
-        """Become the driver: finish what the last one committed, lay state out, commit an empty epoch."""
+        """Become the driver. One that still drives may commit an epoch meanwhile: then it is gone on from that one."""
+        for attempt in range(TAKE_OVERS):
+            try:
+                self._try_take_over()
+                return
+            except FencedError:
+                newest = find_head(self._storage, fall_back=True).manifest
+                if newest is None or newest.term >= self._term or attempt == TAKE_OVERS - 1:
+                    raise
+                log.info("epoch %d was committed by the driver that is to be replaced", newest.epoch)
+                self._close_ends()
+
+    def _try_take_over(self) -> None:
+        """Finish what the last driver committed, lay state out, commit an empty epoch."""
         config, storage = self._config, self._storage
-        taken = take_over(self._graph, config, storage, self._start, self._python_paths)
+        taken = take_over(self._graph, config, storage, self._start, self._python_paths, self._program)
         self._job, self._term = taken.job, taken.term
         self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
-        self._sources = open_sources(self._graph, config, storage, taken.info, self._executor)
-        self._committers = open_committers(self._graph, storage, taken.info, taken.term)
+        self._sources = open_sources(self._graph, config, storage, self._job, self._executor)
+        self._committers = open_committers(self._graph, storage, self._job, taken.term)
         named = describe_sinks(self._graph)
         self._back = look_back(storage, taken.head, taken.before, taken.info.job, config, self._committers, named)
         fail_point("recovery:before-commit")
@@ -191,6 +210,7 @@ class EpochLoop:
         fail_point("recovery:committed")
         self._compactor = Compactor(storage, self._job, self._term, config.compact_after, beside=config.executor != "inline")
         self._orphans = OrphanSweep(storage, self._term)
+        self._retention = Retention(storage, config.keep)
         self._retention.load(taken.head.epochs)
         self._publishing = Publishing(
             config=config,
@@ -296,10 +316,11 @@ class EpochLoop:
         durability = self._checkpoints.durability(now, waiting, final=ended)
         self._plan_number += 1
         order = EpochOrder(
-            epoch=Epoch(head.epoch + 1),
+            epoch=Epoch(committed.epoch + 1 + len(waiting)),
             term=self._term,
             plan=self._plan_number,
             head=committed.epoch,
+            settled=committed.plan,
             processing_time=now,
             sources={step: plan.order for step, plan in plans.items()},
             watermarks=head.watermarks,
@@ -392,6 +413,7 @@ class EpochLoop:
             read=order.sources,
             metrics=metrics_of(reports),
             finished=decision.final,
+            program=head.program,
             restored=self._restored,
             repair=following(head.repair, order.epoch, ends=decision.ends_repair),
         )
@@ -459,6 +481,7 @@ class EpochLoop:
                 sources={**head.sources, **sources},
                 watermarks=head.watermarks,
                 state=head.state,
+                program=head.program,
                 restored=self._restored,
                 repair=head.repair,
             )
@@ -506,22 +529,27 @@ class EpochLoop:
             last = self._pipeline.head.epoch
             self._inbox.answer(self._stop, True, f"stopped after epoch {last}", epoch=last)
 
-    def _close(self) -> None:
-        if hasattr(self, "_pipeline"):
-            _quietly(self._pipeline.close)
-            _quietly(self._publishing.close)
+    def _close_ends(self) -> None:
         for source in self._sources:
             _quietly(source.close)
         for committer in self._committers.values():
             _quietly(committer.close)
         if hasattr(self, "_compactor"):
             _quietly(self._compactor.close)
+
+    def _close(self) -> None:
+        if hasattr(self, "_pipeline"):
+            _quietly(self._pipeline.close)
+            _quietly(self._publishing.close)
+        self._close_ends()
         _quietly(self._executor.close)
 
 
 def publication_of(order: EpochOrder) -> Epoch:
-    """At least once: a number for what an attempt of an epoch publishes, so that a second attempt publishes beside it."""
-    return Epoch(order.epoch * PUBLICATIONS + order.term % 1000 * 1000 + order.plan % 1000)
+    """At least once: a number for what an attempt of an epoch publishes, before anybody knows when it will be committed.
+
+    It is above those of all attempts before it, and none is above the next epoch to be committed."""
+    return Epoch((order.head + 1) * PUBLICATIONS + order.term % 1000 * 1_000_000 + order.plan % 1_000_000)
 
 
 def _depth(config: JobConfig) -> int:

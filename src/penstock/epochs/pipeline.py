@@ -6,6 +6,7 @@
 Laws:
 - Epochs are committed in order. Nothing of an epoch is visible to anybody before it is committed, so what is discarded has had
   no effect.
+- An epoch has its number when it is committed: until then `RanEpoch.manifest.epoch` is what it would be if it were alone.
 - What waits when a commit begins is committed together, by one manifest: slow storage makes larger commits, not slower epochs.
 - At most `depth` epochs wait; with 0 the submitter commits by itself and the next epoch begins after it.
 - An epoch that is not `durable` (between two checkpoints) waits for one that is.

@@ -148,7 +148,7 @@ class Publishing:
             source.committed(manifest.sources[source.step], manifest.epoch)
         now = time.perf_counter()
         for ran in group:
-            record = replace(ran.record, committed_ms=self._now_ms(), seconds=now - ran.started)
+            record = replace(ran.record, epoch=manifest.epoch, committed_ms=self._now_ms(), seconds=now - ran.started)
             self._result.add(record)
             counters_of(ran.reports, self._result.counters)
             self._result.finished = ran.manifest.finished
@@ -157,27 +157,30 @@ class Publishing:
 
 
 def combined(head: Manifest, group: list[RanEpoch]) -> Manifest:
-    """The manifest of the last epoch, with the output and the input of those before it. Pure."""
-    last = group[-1].manifest
+    """The manifest of the last epoch, with the output and the input of those before it. Pure.
+
+    Its number is the next one, however many epochs are in it: two drivers that go on from one epoch create the same manifest, and
+    one of them finds that it has lost."""
+    number = Epoch(head.epoch + 1)
+    last = msgspec.structs.replace(group[-1].manifest, epoch=number, parent=head.epoch)
     if len(group) == 1:
-        return msgspec.structs.replace(last, parent=head.epoch)
+        return last
     committables: dict[str, list[object]] = {}
     for ran in group:
         for step, items in ran.manifest.committables.items():
             committables.setdefault(step, []).extend(items)
     return msgspec.structs.replace(
         last,
-        parent=head.epoch,
         committables=committables,
         metrics=_summed(ran.manifest.metrics for ran in group),
-        earlier=[input_of(ran) for ran in group[:-1]],
+        earlier=[input_of(ran, number) for ran in group[:-1]],
     )
 
 
-def input_of(ran: RanEpoch) -> EpochInput:
+def input_of(ran: RanEpoch, number: Epoch) -> EpochInput:
     manifest = ran.manifest
     return EpochInput(
-        epoch=manifest.epoch,
+        epoch=number,
         plan=manifest.plan,
         processing_time=manifest.processing_time,
         read=manifest.read,

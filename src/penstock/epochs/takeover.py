@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import msgspec
@@ -23,7 +23,9 @@ from penstock.epochs.commit import commit_sinks, mark_done
 from penstock.epochs.fencing import Head, JobInfo, check_same_job, find_head, open_job, take_term
 from penstock.epochs.going_back import turn_back
 from penstock.epochs.intents import read_intent
-from penstock.epochs.layout import claim_states, lay_out
+from penstock.epochs.layout import Claims, claim_states, lay_out
+from penstock.epochs.migration import Times, migrate_states
+from penstock.epochs.renames import as_called_now, by_new_name, former_names, known_as
 from penstock.epochs.repairs import begun, finish_repair
 from penstock.epochs.retention import orphans
 from penstock.epochs.source_claims import claim_sources
@@ -32,6 +34,7 @@ from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.stages import cut
+from penstock.programs import Program, record_program
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, StateLayout, WentBack, load_manifest
 from penstock.state.shelves import check_installed
@@ -69,25 +72,37 @@ class Taken:
     layout: StateLayout
     job: CompiledJob
     sources: dict[str, SourceState]
+    states: Claims
     elsewhere: bool = False
+    program: str = ""
+    """Its hash."""
 
 
 def take_over(
-    graph: Graph, config: JobConfig, storage: Storage, start: Start | None, python_paths: tuple[str, ...] = ()
+    graph: Graph,
+    config: JobConfig,
+    storage: Storage,
+    start: Start | None,
+    python_paths: tuple[str, ...] = (),
+    program: Program | None = None,
 ) -> Taken:
     """Take a term, and compile the program on what is committed. Nothing is committed yet."""
     check_installed(config.state_store)
     info = open_job(storage, config.name, config.max_parallelism)
     term = take_term(storage)
-    head = find_head(storage, fall_back=config.fall_back)
+    head = replace(find_head(storage, fall_back=config.fall_back), renamed=former_names(graph))
     check_same_job(storage, info, head)
     if head.manifest is not None and head.manifest.term >= term:
         term = take_term(storage, above=head.manifest.term)  # the files of terms are gone
     before = head.manifest if start is None else start.before
-    ids, infos = claim_states(graph, before.state if before else None, allow_dropped=config.allow_dropped_state)
+    if before is not None:
+        before = as_called_now(before, graph)
+    states = claim_states(graph, before.state if before else None, allow_dropped=config.allow_dropped_state)
     claims = claim_sources(graph, before.sources if before else {}, allow_dropped=config.allow_dropped_state)
-    plan = cut(graph, ids, config.parallelism, config.max_parallelism)
-    layout = lay_out(plan, infos, before.state if before else None, config.parallelism, config.max_parallelism, term)
+    plan = cut(graph, states.ids, config.parallelism, config.max_parallelism)
+    layout = lay_out(plan, states.infos, before.state if before else None, config.parallelism, config.max_parallelism, term)
+    known = known_as(graph, head.manifest.state if head.manifest else None, before.state if before else None)
+    layout = msgspec.structs.replace(layout, last_id=states.last_id, known_as=known)
     if claims.removed:
         log.warning("sources that the program no longer has, and whose positions go: %s", ", ".join(claims.removed))
     if start is not None:
@@ -101,7 +116,8 @@ def take_over(
         stages=plan.stages,
         parallelism=config.parallelism,
         max_parallelism=config.max_parallelism,
-        state_ids=ids,
+        state_ids=states.ids,
+        known_as=known,
         fingerprint=f"{layout.fingerprint}-{layout.made_in}",
         rows=plan.rows,
         local_dir=config.local_dir,
@@ -111,6 +127,8 @@ def take_over(
     restored = before.restored if before is not None else None
     if start is not None:
         restored = start.restored
+    if program is not None:
+        record_program(storage, program)
     return Taken(
         info=info,
         term=term,
@@ -120,7 +138,9 @@ def take_over(
         layout=layout,
         job=job,
         sources=claims.kept,
+        states=states,
         elsewhere=start is not None,
+        program=program.hash if program is not None else "",
     )
 
 
@@ -150,7 +170,7 @@ def finish_commits(
     for manifest in reversed(unfinished):
         turn_back(committers, manifest, guarantee)
         if guarantee == "exactly-once":
-            commit_sinks(committers, manifest.committables, manifest.epoch)
+            commit_sinks(committers, by_new_name(manifest.committables, head.renamed), manifest.epoch)
         finish_repair(committers, manifest, guarantee)
         mark_done(storage, manifest.epoch)
 
@@ -182,7 +202,18 @@ def take_over_manifest(
     epoch = next_epoch(taken.head) if back is None else Epoch(back.beyond + 1)
     sources = dict(taken.sources)
     if config.guarantee == "at-most-once" and not taken.elsewhere and back is None:
-        sources = {**sources, **read_intent(storage, taken.info.job, Epoch(epoch - 1))}
+        sources = {**sources, **by_new_name(read_intent(storage, taken.info.job, Epoch(epoch - 1)), taken.head.renamed)}
+    now = processing_time(now_ms, before)
+    watermarks = before.watermarks if before else {}
+    layout = migrate_states(
+        storage,
+        taken.layout,
+        taken.states,
+        Times(processing_time=now, watermarks=watermarks),
+        job=taken.info.job,
+        term=taken.term,
+        epoch=epoch,
+    )
     restored = taken.restored
     if restored is not None and taken.elsewhere:
         restored = msgspec.structs.replace(restored, at=epoch)
@@ -193,12 +224,13 @@ def take_over_manifest(
         term=taken.term,
         plan=1,
         parent=before.epoch if before is not None and before.job == taken.info.job else None,
-        processing_time=processing_time(now_ms, before),
+        processing_time=now,
         created_ms=now_ms,
         sources=sources,
-        watermarks=before.watermarks if before else {},
-        state=taken.layout,
+        watermarks=watermarks,
+        state=layout,
         finished=before.finished if before else False,
+        program=taken.program,
         restored=restored,
         back=back,
         repair=begun(back, epoch, before, taken.head.manifest),

@@ -18,6 +18,7 @@ from penstock.runtime.operators.source import SourceStep
 from penstock.state.codecs import codec_for
 from penstock.state.descriptors import MapState
 from penstock.state.handles import state_codec
+from penstock.state.schemas import schema_text
 from penstock.windows.columnar.eligible import why_not_columnar
 from penstock.windows.step import WindowStep
 
@@ -87,7 +88,7 @@ def _step(node: Node, stage: int) -> dict[str, Any]:
         "named": node.named,
         "stage": stage,
         "kind": definition.kind,
-        "function": _user_function(definition.function()),
+        "function": user_function(definition.function()),
         "errors": definition.errors,
         "inputs": [
             {"step": i.step, "tag": i.tag, "exchange": None if i.exchange is None else i.exchange.describe()} for i in node.inputs
@@ -128,7 +129,7 @@ def _over_columns(graph: Graph) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _user_function(function: Any) -> str | None:
+def user_function(function: Any) -> str | None:
     """`name (file:line)`. Of a function of Penstock's own (reduce, fold, split, …): the one the user gave it, if any."""
     for given in (function, *(getattr(function, name, None) for name in ("function", "aggregate", "selector"))):
         if given is None:
@@ -217,22 +218,3 @@ def _state_line(state: dict[str, Any]) -> str:
     if state["ttl"] is not None:
         line += f", ttl {state['ttl']['ms']} ms of {state['ttl']['time']} time since the last {state['ttl']['refresh']}"
     return line
-
-
-def schema_text(schema: Any) -> str:
-    """A type's schema (see `penstock.state.schemas`) on one line."""
-    if isinstance(schema, str):
-        return schema
-    if not isinstance(schema, dict):
-        return repr(schema)
-    if "record" in schema:
-        fields = ", ".join(f"{f['name']}: {schema_text(f['type'])}" for f in schema["fields"])
-        return f"{schema['record'].rpartition('.')[2]}({fields})"
-    kind, inner = next(iter(schema.items()))
-    if kind == "union":
-        return " | ".join(schema_text(item) for item in inner)
-    if kind in ("recursive", "custom", "enum"):
-        return str(inner).rpartition(".")[2]
-    if isinstance(inner, list) and kind != "literal":
-        return f"{kind}[{', '.join(schema_text(item) for item in inner)}]"
-    return f"{kind}[{inner if kind == 'literal' else schema_text(inner)}]"

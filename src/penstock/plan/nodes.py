@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from penstock.errors import PlanError
 from penstock.ids import StepId
 from penstock.runtime.exchange import Exchange
 from penstock.runtime.operators.operator import ERROR_POLICIES, Definition, StateDeclaration
+from penstock.state.descriptors import names_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/ -]{0,99}")
 
@@ -31,13 +32,20 @@ class Node:
     named: bool
     definition: Definition
     inputs: tuple[Input, ...] = ()
+    previous_names: tuple[str, ...] = ()
+    """What the step was called in former programs: its state, its position, its place in a target are still known by it."""
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.step):
-            raise PlanError(
-                f"{self.step!r} cannot be the name of a step",
-                hint="use letters, digits, spaces and _ . : / - ; at most 100 of them, beginning with a letter or digit",
-            )
+        for name in (self.step, *self.previous_names):
+            if not _NAME.fullmatch(name):
+                raise PlanError(
+                    f"{name!r} cannot be the name of a step",
+                    hint="use letters, digits, spaces and _ . : / - ; at most 100 of them, beginning with a letter or digit",
+                )
+        if self.previous_names and not self.named:
+            raise PlanError(f"a step has previous_names={self.previous_names!r}, but no name", hint="give it a name= too")
+        if self.step in self.previous_names:
+            raise PlanError(f"previous_names of step {self.step!r} has the name that it has", hint="leave that out")
 
     @property
     def stateful(self) -> bool:
@@ -53,13 +61,28 @@ class Graph:
 
     nodes: dict[StepId, Node] = field(default_factory=dict)
 
-    def add(self, definition: Definition, inputs: tuple[Input, ...], *, name: str | None, label: str) -> Node:
+    def add(
+        self,
+        definition: Definition,
+        inputs: tuple[Input, ...],
+        *,
+        name: str | None,
+        label: str,
+        previous_names: Sequence[str] = (),
+    ) -> Node:
         if definition.errors not in ERROR_POLICIES:
             raise PlanError(f"errors={definition.errors!r}", hint=f"choose one of {', '.join(map(repr, ERROR_POLICIES))}")
         if name is not None and StepId(name) in self.nodes:
             raise PlanError(f"there are two steps named {name!r}", hint="give each step a name of its own")
         step = StepId(name) if name is not None else self._derived(label)
-        node = Node(step=step, named=name is not None, definition=definition, inputs=inputs)
+        former = names_of(previous_names)
+        for other in self.nodes.values():
+            if both := set(former) & set(other.previous_names):
+                raise PlanError(
+                    f"the steps {other.step!r} and {step!r} both say that they were called {min(both)!r}",
+                    hint="one of them goes on with what it has left",
+                )
+        node = Node(step=step, named=name is not None, definition=definition, inputs=inputs, previous_names=former)
         self.nodes[step] = node
         return node
 

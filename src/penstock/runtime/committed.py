@@ -81,7 +81,7 @@ class CommittedState:
             self._reads = self._snapshot = self.store.snapshot()
         if state.layers:
             self._reads = Layered(self._snapshot, self._merged_layers())
-        self.spool.forget(self._order.head)
+        self.spool.forget(self._order.term, self._order.settled)
 
     def _store_path(self) -> str:
         if self._path is None:

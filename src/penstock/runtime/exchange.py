@@ -34,6 +34,11 @@ class Exchange:
     selector: KeySelector | None = None
     key_type: Any = None
 
+    @property
+    def key_fields(self) -> tuple[str | int, ...] | None:
+        """The fields that the key is made of; None if a function makes it."""
+        return None if callable(self.selector) else self.selector
+
     def describe(self) -> str:
         if self.kind != "key_by":
             return self.kind

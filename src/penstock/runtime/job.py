@@ -65,6 +65,11 @@ class CompiledJob:
     local_dir: str | None = None
     state_store: StoreKind = "lmdb"
     paths: tuple[str, ...] = field(default=())
+    known_as: Mapping[str, str] = field(default_factory=dict)
+
+    def known_to_others(self, step: StepId) -> StepId:
+        """The name by which a target or a feed knows a sink or a source, which may have been renamed since."""
+        return StepId(self.known_as.get(step, step))
 
     def dumps(self) -> bytes:
         return msgspec.msgpack.encode((list(self.paths), shipping.dumps(self)))

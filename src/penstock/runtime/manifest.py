@@ -38,7 +38,8 @@ class StateInfo(msgspec.Struct, frozen=True):
     """A declared state: enough to check an upgrade, and to read the state, without running anything.
 
     `earlier`: schemas that stored values may still have; `sub_schema`: of the keys of a map; `ttl`: values begin with the time
-    they expire; `namespace`: so many bytes (a window) follow the key.
+    they expire, by the clock `ttl_time`; `namespace`: so many bytes (a window) follow the key; `key_fields`: what the key is made
+    of, None if a function makes it.
     """
 
     step: str
@@ -51,12 +52,16 @@ class StateInfo(msgspec.Struct, frozen=True):
     sub_schema: Any = None
     ttl: bool = False
     namespace: int = 0
+    ttl_time: str = ""
+    key_fields: list[str | int] | None = None
 
 
 class StateLayout(msgspec.Struct, frozen=True):
     """All keyed state: files by stage and partition, next due timers likewise, and what the state ids stand for.
 
-    `made_in` is the term in which the files were last dealt out anew to the partitions."""
+    `made_in` is the term in which the files were last dealt out anew to the partitions. `last_id`: the highest
+    state id ever given. `known_as`: the names by which targets and
+    feeds know the job's sinks and sources; a step that was renamed keeps the one it had."""
 
     parallelism: int
     max_parallelism: int
@@ -66,6 +71,8 @@ class StateLayout(msgspec.Struct, frozen=True):
     chains: list[list[list[FileRef]]] = []
     next_due: list[list[dict[int, Milliseconds]]] = []
     made_in: int = 0
+    last_id: int = 0
+    known_as: dict[str, str] = {}
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -106,7 +113,7 @@ class Repair(msgspec.Struct, frozen=True):
 
 
 class EpochInput(msgspec.Struct, frozen=True):
-    """What an epoch was told, enough to run it again."""
+    """What an epoch was told, enough to run it again. `epoch` is that of the manifest it was committed by."""
 
     epoch: Epoch
     plan: int

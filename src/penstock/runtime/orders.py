@@ -59,6 +59,8 @@ class EpochOrder(msgspec.Struct, frozen=True):
     final: bool = False
     deltas: DeltaPlace = "written"
     flush: bool = False
+    settled: int = 0
+    """The plan number of `head`, if it is of this term: deltas of plans up to it are committed, or given up."""
 
 
 class Failure(msgspec.Struct, frozen=True):

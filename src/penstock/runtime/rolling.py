@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.functions import AggregateFunction, KeyedProcessFunction
 from penstock.runtime.fields import record_getter, replace_field
-from penstock.state.descriptors import ValueState
+from penstock.state.descriptors import ValueState, value_state
 
 _NUMBERS = (int, float, Decimal)
 
@@ -21,7 +21,7 @@ class Rolling(KeyedProcessFunction[Any, Any, Any]):
     """One value of state for each key."""
 
     def __init__(self, state_type: Any, default: Any = None) -> None:
-        self.result: ValueState[Any] = ValueState(state_type, default)
+        self.result: ValueState[Any] = value_state(state_type, default)
 
 
 class Reduce(Rolling):

@@ -135,7 +135,7 @@ class Services:
     def writer_context(self, step: StepId) -> WriterContext:
         return WriterContext(
             job=self.job.job,
-            step=step,
+            step=self.job.known_to_others(step),
             epoch=self.order.epoch,
             partition=self.partition,
             attempt=self.attempt,

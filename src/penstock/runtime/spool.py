@@ -13,7 +13,9 @@ from posixpath import basename
 import msgspec
 
 from penstock.errors import CorruptFileError, StorageError
-from penstock.ids import Epoch
+from penstock.ids import Term
+from penstock.paths import attempt_of_state_file
+from penstock.runtime.orders import plan_of_attempt, term_of_attempt
 from penstock.state.files import FileRef, read_entries
 from penstock.storage import LocalStorage
 
@@ -38,15 +40,19 @@ class Spool:
         except (StorageError, CorruptFileError):
             return None
 
-    def forget(self, upto: Epoch) -> None:
-        """Remove what belongs to epochs up to this one: they are committed, or will never be."""
+    def forget(self, term: Term, plan: int) -> None:
+        """Remove what older terms left, and this one up to a plan: it is committed, or will never be."""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
             return
         for name in names:
-            number = name.split("-", 1)[0]
-            if number.isdigit() and int(number) <= upto:
+            try:
+                attempt = attempt_of_state_file(name)
+                gone = (term_of_attempt(attempt), plan_of_attempt(attempt) or 0) <= (term, plan)
+            except ValueError:
+                continue  # being written
+            if gone:
                 try:
                     os.unlink(os.path.join(self._folder, name))
                 except FileNotFoundError:

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.epochs.layout import describe_state
+from penstock.epochs.judging import describe_state
 from penstock.errors import PlanError, StateError
 from penstock.ids import MAX_WATERMARK, Epoch, JobId, Milliseconds
 from penstock.plan.nodes import Graph

@@ -13,7 +13,7 @@ from penstock.snapshots.columns import AS_JSON, Columns
 from penstock.snapshots.content import Content
 from penstock.snapshots.kinds import CHUNKED
 from penstock.snapshots.shapes import JSON_METADATA
-from penstock.snapshots.store_keys import end_of_value
+from penstock.state.entry_keys import end_of_value
 from penstock.state.key_groups import group_of
 from penstock.state.keys import encode_key
 from penstock.windows.columnar.chunks import read_stored

@@ -21,14 +21,16 @@ from penstock import paths
 from penstock.config import JobConfig
 from penstock.epochs.fencing import find_head, read_job
 from penstock.epochs.history import StartListener
+from penstock.epochs.judging import check_trusted
 from penstock.epochs.layout import claim_states
+from penstock.epochs.renames import as_called_now
 from penstock.epochs.source_claims import SourceClaims, claim_sources
 from penstock.epochs.takeover import Start
-from penstock.errors import ConfigError, StateError
+from penstock.errors import ConfigError
 from penstock.ids import Epoch, JobId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.rewrites import rewrite
-from penstock.runtime.manifest import Manifest, Restored, StateInfo, StateLayout
+from penstock.runtime.manifest import Manifest, Restored, StateLayout
 from penstock.snapshots.found import Snapshot, find_snapshot, import_name, reopened
 from penstock.snapshots.imports import bring_files
 from penstock.snapshots.reference import parse_reference
@@ -127,25 +129,12 @@ def check(graph: Graph, config: JobConfig, snapshot: Snapshot, *, foreign: bool)
             hint=f"set max_parallelism={before.max_parallelism}, or write it with other key groups: "
             f"penstock savepoint-rewrite {snapshot.source} --max-parallelism {config.max_parallelism} --to FOLDER",
         )
-    _, infos = claim_states(graph, before, allow_dropped=config.allow_dropped_state)
-    pickled = sorted(f"{info.step}.{info.name}" for number, info in infos.items() if number in before.ids and _is_pickled(info))
-    if foreign and pickled and not config.trust:
-        raise StateError(
-            f"state that is kept by pickle would be loaded from {snapshot.source}: {', '.join(pickled)}",
-            detail="loading pickled values runs code that comes with them",
-            hint="start with --trust if nobody but you can have written there",
-        )
-    return claim_sources(graph, snapshot.manifest.sources, allow_dropped=config.allow_dropped_state)
-
-
-def _is_pickled(info: StateInfo) -> bool:
-    return any(_mentions_pickle(schema) for schema in (info.schema, info.key_schema, info.sub_schema, *info.earlier))
-
-
-def _mentions_pickle(schema: Any) -> bool:
-    if isinstance(schema, dict):
-        return schema.get("pickle") is True or any(map(_mentions_pickle, schema.values()))
-    return isinstance(schema, list) and any(map(_mentions_pickle, schema))
+    claims = claim_states(graph, before, allow_dropped=config.allow_dropped_state)
+    if foreign:
+        claimed = [info for number, info in before.ids.items() if number in claims.infos]
+        check_trusted(claimed, trust=config.trust, source=snapshot.source)
+    sources = as_called_now(snapshot.manifest, graph).sources
+    return claim_sources(graph, sources, allow_dropped=config.allow_dropped_state)
 
 
 def _bringing(snapshot: Snapshot, storage: Storage, listeners: list[StartListener]) -> Callable[[StateLayout, Term], StateLayout]:

@@ -308,6 +308,8 @@ def shape_of(schema: Any, *, naive: bool = False, of_keys: bool = False) -> Shap
         return _one_of(list(schema["values"].values()))
     if kind == "literal":
         return _one_of(given)
+    if kind == "constrained":
+        return part(given)
     if kind == "pickle":
         return Scalar(bytes, pa.binary())
     return Json()

@@ -8,14 +8,15 @@ current key.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 
-from penstock.errors import ConfigError, StateError
+from penstock.errors import ConfigError, PlanError, StateError
 from penstock.functions import AggregateFunction
 from penstock.ids import Milliseconds
+from penstock.state.aliases import Aliases
 from penstock.timing.durations import to_ms
 
 T = TypeVar("T")
@@ -45,19 +46,47 @@ class Ttl:
         return to_ms(self.after)
 
 
+class Evolving(TypedDict, total=False):
+    """What is left of former programs, and how to go on with it.
+
+    `aliases`: former names of fields, `{"zip": "postcode"}`; `migrate`: makes a value of the declared type of a stored one (of an
+    element of a list, of a value of a map); `previous_names`: what the state was called.
+    """
+
+    aliases: Mapping[str, str]
+    migrate: Callable[[Any], Any]
+    previous_names: Sequence[str]
+
+
 class State:
     """What all kinds of state have in common."""
 
     kind = "state"
     per_window = False
 
-    def __init__(self, value_type: Any, ttl: Ttl | timedelta | None, codec: Any = None) -> None:
+    def __init__(self, value_type: Any, ttl: Ttl | timedelta | None, codec: Any = None, evolving: Evolving | None = None) -> None:
         self.value_type = value_type
         self.ttl = Ttl(ttl) if isinstance(ttl, timedelta) else ttl
         self.codec = codec
+        known = evolving or {}
+        unknown = known.keys() - Evolving.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"{type(self).__name__}() has no argument {min(unknown)!r}")
+        self.aliases = Aliases(known.get("aliases"))
+        self.migrate = known.get("migrate")
+        self.previous_names = names_of(known.get("previous_names", ()))
+        if self.migrate is not None and not callable(self.migrate):
+            raise PlanError(f"migrate={self.migrate!r}: this is not a function", hint="give a function of the stored value")
 
     def clear(self) -> None:
         raise _unbound()
+
+
+def names_of(previous: Sequence[str]) -> tuple[str, ...]:
+    """`previous_names=`, checked."""
+    if isinstance(previous, str) or not all(previous) or not all(isinstance(name, str) for name in previous):
+        raise PlanError(f"previous_names={previous!r}", hint='give a tuple of names: previous_names=("old",)')
+    return tuple(previous)
 
 
 def _unbound() -> StateError:
@@ -73,9 +102,15 @@ class ValueState(State, Generic[T]):
     kind = "value"
 
     def __init__(
-        self, value_type: Any = None, default: T | None = None, *, ttl: Ttl | timedelta | None = None, codec: Any = None
+        self,
+        value_type: Any = None,
+        default: T | None = None,
+        *,
+        ttl: Ttl | timedelta | None = None,
+        codec: Any = None,
+        **evolving: Unpack[Evolving],
     ) -> None:
-        super().__init__(value_type, ttl, codec)
+        super().__init__(value_type, ttl, codec, evolving)
         self.default = default
 
     def fresh_default(self) -> T | None:
@@ -94,8 +129,10 @@ class ListState(State, Generic[T]):
 
     kind = "list"
 
-    def __init__(self, value_type: Any = None, *, ttl: Ttl | timedelta | None = None, codec: Any = None) -> None:
-        super().__init__(value_type, ttl, codec)
+    def __init__(
+        self, value_type: Any = None, *, ttl: Ttl | timedelta | None = None, codec: Any = None, **evolving: Unpack[Evolving]
+    ) -> None:
+        super().__init__(value_type, ttl, codec, evolving)
 
     def add(self, value: T) -> None:
         raise _unbound()
@@ -121,9 +158,15 @@ class MapState(State, Generic[K, T]):
     kind = "map"
 
     def __init__(
-        self, key_type: Any = None, value_type: Any = None, *, ttl: Ttl | timedelta | None = None, codec: Any = None
+        self,
+        key_type: Any = None,
+        value_type: Any = None,
+        *,
+        ttl: Ttl | timedelta | None = None,
+        codec: Any = None,
+        **evolving: Unpack[Evolving],
     ) -> None:
-        super().__init__(value_type, ttl, codec)
+        super().__init__(value_type, ttl, codec, evolving)
         self.key_type = key_type
 
     def get(self, key: K, default: T | None = None) -> T | None:
@@ -169,9 +212,15 @@ class ReducingState(State, Generic[T]):
     kind = "reducing"
 
     def __init__(
-        self, value_type: Any, function: Callable[[T, T], T], *, ttl: Ttl | timedelta | None = None, codec: Any = None
+        self,
+        value_type: Any,
+        function: Callable[[T, T], T],
+        *,
+        ttl: Ttl | timedelta | None = None,
+        codec: Any = None,
+        **evolving: Unpack[Evolving],
     ) -> None:
-        super().__init__(value_type, ttl, codec)
+        super().__init__(value_type, ttl, codec, evolving)
         self.function = function
 
     @property
@@ -194,8 +243,9 @@ class AggregatingState(State, Generic[I, O]):
         *,
         ttl: Ttl | timedelta | None = None,
         codec: Any = None,
+        **evolving: Unpack[Evolving],
     ) -> None:
-        super().__init__(accumulator_type, ttl, codec)
+        super().__init__(accumulator_type, ttl, codec, evolving)
         self.aggregate = aggregate
 
     @property
@@ -204,6 +254,17 @@ class AggregatingState(State, Generic[I, O]):
 
     def add(self, value: I) -> None:
         raise _unbound()
+
+
+def value_state(given: Any, default: Any = None) -> ValueState[Any]:
+    """A `state_type=`: a type, or a `ValueState` of it that says more."""
+    if not isinstance(given, State):
+        return ValueState(given, default)
+    if not isinstance(given, ValueState) or given.default is not None:
+        raise PlanError(f"state_type is a {type(given).__name__}", hint="give a type, or a ValueState of it without a default")
+    made = copy.copy(given)
+    made.default = default
+    return made
 
 
 def declared_states(function: Any) -> dict[str, State]:

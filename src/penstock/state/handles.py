@@ -26,7 +26,7 @@ def state_codec(state: State) -> Codec:
     if state.codec is not None:
         codec: Codec = state.codec
         return codec
-    return UNTYPED if state.value_type is None else codec_for(state.value_type)
+    return UNTYPED if state.value_type in (None, object, Any) else codec_for(state.value_type)
 
 
 class Handle:

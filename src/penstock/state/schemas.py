@@ -6,14 +6,20 @@
     {"record": name, "form": "map", "fields": [{"name", "type", "required"}]}    dataclass, struct, NamedTuple, TypedDict
     {"recursive": name}                            a record inside itself
     {"custom": name}                               a registered codec
+    {"constrained": type, "by": {"ge": 0}}         a type with limits (`msgspec.Meta`)
+
+A record that refuses fields it does not know is `"closed"`. A field that a stored value may lack is `"absent"`; if that means it
+had its default (`omit_defaults`), the default is there too.
 
 Law: equal types have equal schemas, in any process.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import msgspec
 import msgspec.inspect as mi
 
 from penstock.errors import StateError
@@ -37,11 +43,20 @@ _SCALARS: dict[type, str] = {
 }
 _ITEMS: dict[type, str] = {mi.ListType: "list", mi.SetType: "set", mi.FrozenSetType: "frozenset", mi.VarTupleType: "tuple_of"}
 _CHANGEABLE = (mi.AnyType, mi.ByteArrayType, mi.ListType, mi.SetType, mi.DictType, mi.TypedDictType, mi.MemoryViewType)
+_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "tz")
 _RECORDS = (mi.StructType, mi.DataclassType, mi.NamedTupleType, mi.TypedDictType)
 
 
 def describe(info: mi.Type, inside: tuple[type, ...] = ()) -> object:
     """The schema of a type, from what msgspec says about it."""
+    if isinstance(info, mi.Metadata):
+        return describe(info.type, inside)
+    schema = _describe(info, inside)
+    limits = {name: limit for name in _LIMITS if (limit := getattr(info, name, None)) is not None}
+    return {"constrained": schema, "by": limits} if limits else schema
+
+
+def _describe(info: mi.Type, inside: tuple[type, ...]) -> object:
     kind = type(info)
     if kind in _SCALARS:
         return _SCALARS[kind]
@@ -80,14 +95,40 @@ def _record(info: mi.StructType | mi.DataclassType | mi.NamedTupleType | mi.Type
     schema: dict[str, object] = {"record": name, "form": "array" if array else "map"}
     if isinstance(info, mi.StructType) and info.tag is not None:
         schema["tag"] = [info.tag_field, info.tag]
+    if isinstance(info, mi.StructType) and info.forbid_unknown_fields:
+        schema["closed"] = True
     schema["fields"] = [
-        {"name": f.encode_name, "type": describe(f.type, (*inside, info.cls)), "required": f.required} for f in info.fields
+        {
+            "name": f.encode_name,
+            "type": describe(f.type, (*inside, info.cls)),
+            "required": f.required,
+            **({} if array else _absence(info, f)),
+        }
+        for f in info.fields
     ]
     return schema
 
 
+def _absence(info: mi.StructType | mi.DataclassType | mi.NamedTupleType | mi.TypedDictType, field: mi.Field) -> dict[str, object]:
+    """May a stored record lack the field, and what does that mean?"""
+    if field.required:
+        return {}
+    if field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT:
+        return {"absent": True}  # a key that is not required, or UNSET
+    if isinstance(info, mi.StructType) and info.cls.__struct_config__.omit_defaults:
+        if field.default is not msgspec.NODEFAULT:
+            return {"absent": True, "default": msgspec.json.decode(msgspec.json.encode(field.default, enc_hook=repr))}
+        if field.default_factory in (list, dict, set):
+            return {"absent": True, "default": []}
+    if isinstance(info, mi.DataclassType) and any(f.name == field.name and not f.init for f in dataclasses.fields(info.cls)):
+        return {"absent": True}
+    return {}
+
+
 def is_mutable(info: mi.Type, inside: tuple[type, ...] = ()) -> bool:
     """May a value of this type be changed in place, so that it must be encoded again to be compared?"""
+    if isinstance(info, mi.Metadata):
+        return is_mutable(info.type, inside)
     if isinstance(info, _CHANGEABLE):
         return True
     if isinstance(info, (mi.FrozenSetType, mi.VarTupleType)):
@@ -116,3 +157,25 @@ def _is_frozen(info: mi.StructType | mi.DataclassType | mi.NamedTupleType) -> bo
 
 def _name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def schema_text(schema: Any) -> str:
+    """A schema on one line, for people."""
+    if isinstance(schema, str):
+        return schema
+    if not isinstance(schema, dict):
+        return repr(schema)
+    if "record" in schema:
+        fields = ", ".join(f"{f['name']}: {schema_text(f['type'])}" for f in schema["fields"])
+        return f"{schema['record'].rpartition('.')[2]}({fields})"
+    kind, inner = next(iter(schema.items()))
+    if kind == "union":
+        return " | ".join(schema_text(item) for item in inner)
+    if kind == "constrained":
+        limits = ", ".join(f"{name} {limit}" for name, limit in schema["by"].items())
+        return f"{schema_text(inner)} ({limits})"
+    if kind in ("recursive", "custom", "enum"):
+        return str(inner).rpartition(".")[2]
+    if isinstance(inner, list) and kind != "literal":
+        return f"{kind}[{', '.join(schema_text(item) for item in inner)}]"
+    return f"{kind}[{inner if kind == 'literal' else schema_text(inner)}]"

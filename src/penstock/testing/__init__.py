@@ -7,6 +7,7 @@ from penstock.connectors.collecting.sink import CollectSink
 from penstock.testing.clock import VirtualClock
 from penstock.testing.harness import KeyedHarness, OperatorHarness, Snapshot, WindowHarness
 from penstock.testing.markers import Crash, Cut, End, ProcessingTime, Record, Watermark
+from penstock.testing.recorded import Recorded, replay_recorded
 from penstock.testing.references import Reference, run_reference, running_counts, running_sums
 from penstock.testing.running import execute_inline, run_inline
 from penstock.testing.sources import ScriptedSource, scripted_watermarks
@@ -20,6 +21,7 @@ __all__ = [
     "OperatorHarness",
     "ProcessingTime",
     "Record",
+    "Recorded",
     "Reference",
     "ScriptedSource",
     "Snapshot",
@@ -27,6 +29,7 @@ __all__ = [
     "Watermark",
     "WindowHarness",
     "execute_inline",
+    "replay_recorded",
     "run_inline",
     "run_reference",
     "running_counts",

@@ -246,7 +246,8 @@ class OperatorHarness:
     ) -> None:
         self.parallelism = parallelism
         self._now = now
-        self._state_ids, infos = claim_states(self._graph, before, allow_dropped=False)
+        claims = claim_states(self._graph, before, allow_dropped=False)
+        self._state_ids, infos = claims.ids, claims.infos
         plan = cut(self._graph, self._state_ids, parallelism, self._max_parallelism)
         self._term = Term(self._term + 1)
         layout = lay_out(plan, infos, before, parallelism, self._max_parallelism, self._term)

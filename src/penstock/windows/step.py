@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,9 @@ from penstock.contexts import RuntimeContext
 from penstock.errors import PlanError
 from penstock.functions import Function
 from penstock.ids import StepId
-from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
+from penstock.runtime.operators.operator import Definition, KeyFields, Operator, StateDeclaration
 from penstock.runtime.services import TIMER_STATES, Services, TimerStates
-from penstock.state.descriptors import ListState, State, ValueState, declared_states
+from penstock.state.descriptors import Evolving, ListState, State, ValueState, declared_states, value_state
 from penstock.windows.assigners import AlignedWindows
 from penstock.windows.declared import Declared
 from penstock.windows.incremental import Incremental
@@ -35,6 +35,8 @@ class WindowBody(Function):
         self.incremental = incremental
         self.function = function
         self.state_type = state_type
+        if getattr(state_type, "ttl", None) is not None:
+            raise PlanError("the contents of windows have no ttl", hint="a window is dropped when it is over")
 
     def open(self, context: RuntimeContext) -> None:
         self.function = copy.copy(self.function) if isinstance(self.function, Function) else self.function
@@ -60,6 +62,7 @@ class WindowStep(Definition):
     spec: WindowSpec
     body: WindowBody
     key_type: Any = None
+    key_fields: KeyFields | None = None
     key_names: tuple[str, ...] = ()
     label: str = "process"
     columnar: bool = True
@@ -119,6 +122,7 @@ class WindowStep(Definition):
                 state=state,
                 kind=state.kind,
                 key_type=self.key_type,
+                key_fields=self.key_fields,
                 what=self.kept() if name == CONTENTS else "",
                 namespace=0 if name in of_keys else WINDOW_SIZE,
             )
@@ -130,6 +134,7 @@ class WindowStep(Definition):
                 state=None,
                 kind="timers",
                 key_type=self.key_type,
+                key_fields=self.key_fields,
                 namespace=0 if name in of_keys else WINDOW_SIZE,
             )
             for name in timers
@@ -166,10 +171,27 @@ class WindowStep(Definition):
         return "the evictor needs them" if self.spec.evictor is not None else "the function cannot merge two windows"
 
     def _contents(self) -> State:
-        kept = self.body.state_type
+        kept = value_state(self.body.state_type)
         if self.incremental:
-            return ValueState(kept)
-        return ListState(None if kept is None or self.body.incremental is not None else tuple[kept, int | None])  # type: ignore[valid-type]
+            return kept
+        if kept.value_type is None or self.body.incremental is not None:
+            return ListState()
+        evolving: Evolving = {"aliases": kept.aliases.given, "previous_names": kept.previous_names}
+        if kept.migrate is not None:
+            evolving["migrate"] = WithTime(kept.migrate)
+        record: Any = kept.value_type
+        return ListState(tuple[record, int | None], **evolving)
+
+
+@dataclass(frozen=True, slots=True)
+class WithTime:
+    """Migrates records that are kept with their timestamps."""
+
+    migrate: Callable[[Any], Any]
+
+    def __call__(self, element: Sequence[Any]) -> tuple[Any, Any]:
+        record, time = element
+        return self.migrate(record), time
 
 
 def _shown(field: Any) -> str:

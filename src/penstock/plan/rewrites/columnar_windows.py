@@ -65,7 +65,13 @@ def _partial(shared: Shared, nodes: list[Node], aggregates: tuple[Aggregate, ...
     name = StepId(f"{nodes[0].step}/partial"[:100])
     while name in graph.nodes:
         name = StepId(f"{name[:-1]}+")
-    return Node(step=name, named=nodes[0].named, definition=definition, inputs=(Input(step=step, tag=tag),))
+    return Node(
+        step=name,
+        named=nodes[0].named,
+        definition=definition,
+        inputs=(Input(step=step, tag=tag),),
+        previous_names=tuple(f"{former}/partial"[:100] for former in nodes[0].previous_names),
+    )
 
 
 def _merge(node: Node, partial: Node, exchange: Exchange, aggregates: tuple[Aggregate, ...]) -> Node:

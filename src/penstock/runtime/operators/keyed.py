@@ -17,7 +17,7 @@ from penstock.errors import PlanError
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.frames import Keyed
-from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
+from penstock.runtime.operators.operator import Definition, KeyFields, Operator, StateDeclaration
 from penstock.runtime.operators.stateless import repeated
 from penstock.runtime.services import TIMER_STATES, Services
 from penstock.state.descriptors import declared_states
@@ -38,6 +38,7 @@ class KeyedProcess(Definition):
 
     body: Any
     key_type: Any = None
+    key_fields: KeyFields | None = None
     label: str = "process"
 
     def __post_init__(self) -> None:
@@ -58,13 +59,11 @@ class KeyedProcess(Definition):
         return self.body
 
     def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
-        declared = declared_states(self.body)
+        keys: dict[str, Any] = {"key_type": self.key_type, "key_fields": self.key_fields}
         return tuple(
-            StateDeclaration(step=step, name=name, state=state, kind=state.kind, key_type=self.key_type)
-            for name, state in declared.items()
-        ) + tuple(
-            StateDeclaration(step=step, name=name, state=None, kind="timers", key_type=self.key_type) for name in TIMER_STATES
-        )
+            StateDeclaration(step=step, name=name, state=state, kind=state.kind, **keys)
+            for name, state in declared_states(self.body).items()
+        ) + tuple(StateDeclaration(step=step, name=name, state=None, kind="timers", **keys) for name in TIMER_STATES)
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return KeyedProcessOperator(step, services, services.opened(step, self.body), self)

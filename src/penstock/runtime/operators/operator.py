@@ -27,6 +27,9 @@ DEAD_LETTERS = "dead-letters"
 """The side output that gets the records a step with `errors="dead_letter"` could not process."""
 
 
+KeyFields = tuple[str | int, ...]
+
+
 class DeadLetter(msgspec.Struct, frozen=True):
     """A record that a user's function raised on."""
 
@@ -142,7 +145,7 @@ class Operator:
         """The error to raise for what a user's function raised."""
         if isinstance(error, PenstockError) and not isinstance(error, UserCodeError):
             return error
-        place = _innermost(error)
+        place = innermost(error)
         return UserCodeError(
             f"step {self.step!r}: {type(error).__name__}: {error}" + (f" ({doing})" if doing else ""),
             detail=f"function: {function_location(function)}\n"
@@ -185,6 +188,8 @@ class StateDeclaration:
     """Of what it is, if that may not change while the state is kept."""
     namespace: int = 0
     """So many bytes (a window) follow the key."""
+    key_fields: KeyFields | None = None
+    """The fields that the key is made of; None if a function makes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +213,7 @@ class Definition:
         return None
 
 
-def _innermost(error: BaseException) -> str:
+def innermost(error: BaseException) -> str:
     """file:line of the innermost frame of the user's own code, if there is one below ours."""
     place = ""
     trace = error.__traceback__

@@ -45,7 +45,13 @@ class MergeStep(Definition):
     def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
         return (
             StateDeclaration(
-                step=step, name=self.state, state=None, kind=self.state, key_type=self.window.key_type, what=self.window.kept()
+                step=step,
+                name=self.state,
+                state=None,
+                kind=self.state,
+                key_type=self.window.key_type,
+                key_fields=self.window.key_fields,
+                what=self.window.kept(),
             ),
         )
 
