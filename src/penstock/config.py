@@ -78,8 +78,12 @@ class JobConfig:
     """Wait until the running driver dies or hangs, then take over."""
     lease: Duration = timedelta(seconds=10)
     """How long a driver may give no sign of life before a standby takes over."""
+    hang_after: Duration | None = None
+    """A driver whose loop has not come round for so long hangs: no sign of life. Longer than any epoch; None: ten leases."""
     mirror: str | None = None
     """A second place to which committed epochs are copied."""
+    force: bool = False
+    """Start from a mirror though the storage that it is of is driven."""
 
     def __post_init__(self) -> None:
         _check(
@@ -114,6 +118,16 @@ class JobConfig:
             "leave it out: at most once, what was read is never read again",
         )
         _check(to_ms(self.lease, what="lease") > 0, "lease is zero", "give a duration, for example seconds=10")
+        _check(
+            self.hang_after is None or to_ms(self.hang_after, what="hang_after") >= to_ms(self.lease),
+            "hang_after is shorter than the lease",
+            "choose a time that no epoch takes: ten leases, or more",
+        )
+        _check(
+            not (self.standby and self.restore_again),
+            "a standby is to start from a snapshot again",
+            "start the job that way first, without standby: a take-over must not set it back",
+        )
         _check(self.pipeline is None or self.pipeline >= 0, f"pipeline is {self.pipeline}", "choose 0 or more")
         _check(
             self.state_store in ("memory", "lmdb", "rocksdb"),

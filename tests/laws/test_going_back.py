@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import PrintSink, failpoints
+from penstock import FileSink, FileSource, PrintSink, StreamEnvironment, failpoints
+from penstock.connectors.files.published import read_rows
 from penstock.connectors.twophase import SqliteSink
 from penstock.epochs import commit, going_back, loop, publishing, repairs, takeover
+from penstock.epochs.history import EpochRecord
 from penstock.epochs.repairs import begun
 from penstock.errors import ConfigError, FencedError, RepeatedOutputError, SinkError
 from penstock.ids import Epoch
@@ -363,6 +366,70 @@ def test_an_epoch_that_was_given_up_unpublished_is_refused(tmp_path: Path) -> No
         run(tmp_path, 1, start=unpublished)
     run(tmp_path, 2)
     assert rows(tmp_path) == expected((1, AT), (2, COUNT))
+
+
+# --- until when ---------------------------------------------------------------------------------------------------------------
+
+
+class Silent:
+    """An enumerator that cannot compare positions."""
+
+    def __init__(self, inner: Any) -> None:
+        self.plan, self.committed, self.close = inner.plan, inner.committed, inner.close
+
+
+@pytest.mark.parametrize("compares", [True, False])
+def test_a_repair_over_files_that_go_on_coming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compares: bool) -> None:
+    """It ends where the old program had come to; at the end of what is there, if that cannot be told."""
+
+    def put(number: int) -> None:
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / f"{number}.txt").write_text("".join(f"{number}-{line}\n" for line in range(4)))
+
+    def job(version: int, **settings: Any) -> None:
+        env = StreamEnvironment(
+            "lines",
+            executor="inline",
+            storage=str(tmp_path / "storage"),
+            parallelism=1,
+            max_records_per_epoch=2,
+            first_records_per_epoch=2,
+            until_idle=True,
+            keep=100,
+        )
+        lines = env.from_source(FileSource(str(tmp_path / "in"), watch=0.001, lanes=1), name="lines")
+        lines.map(lambda line: {"line": line, "version": version}).sink_to(FileSink(str(tmp_path / "out")), name="out")
+        env.execute(**settings)
+
+    if not compares:
+        real = FileSource.enumerator
+        monkeypatch.setattr(FileSource, "enumerator", lambda self, context: Silent(real(self, context)))
+    put(1)
+    job(1)
+    back = head(tmp_path).epoch
+    put(2)
+    job(1)
+    put(3)
+    seen: list[Counter[int]] = []
+
+    def look(record: EpochRecord) -> None:
+        seen.append(Counter(row["version"] for row in read_rows(tmp_path / "out")))
+
+    job(2, restore_from=f"@{back}", repair=True, listener=look)
+    old, new = Counter({1: 8}), Counter({1: 4, 2: 8})
+    switched = Counter({1: 4, 2: 4})
+    assert seen[-1] == new
+    assert old in seen
+    assert (switched in seen) == compares
+    assert all(one == old or switched <= one <= new for one in seen)
+
+
+def test_output_of_a_sink_that_is_gone_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    old(tmp_path, sink=FileSink(str(tmp_path / "more")))
+    before = len(read_rows(tmp_path / "more"))
+    run(tmp_path, 2, start=BACK)
+    assert "no longer has the sink other" in caplog.text
+    assert len(read_rows(tmp_path / "more")) == before
 
 
 # --- against a model --------------------------------------------------------------------------------------------------------

@@ -189,23 +189,17 @@ def test_a_changed_collection_is_found_out(tmp_path: Path) -> None:
 
 
 def test_epochs_that_were_committed_together(tmp_path: Path) -> None:
-    """They are run one after another; one of them may be named, all of them are by the last."""
+    """They are run one after another."""
     env = program(tmp_path, pipeline=3, checkpoint_interval=3600)
     execute_inline(env, storage=str(tmp_path), pipeline=3, checkpoint_interval=3600)
     (one,) = [one for one in snapshots.replayable(open_storage(tmp_path)) if len(one.inputs) > 1]
-    first, *_, last = [given.epoch for given in one.inputs]
-    assert last == one.epoch
-    whole = snapshots.replay(tmp_path, last, env=env)
+    assert {given.epoch for given in one.inputs} == {one.epoch}
+    whole = snapshots.replay(tmp_path, one.epoch, env=env)
     assert whole.reproduced, whole.verdict
-    assert whole.epochs == list(range(first, last + 1))
+    assert whole.epochs == [one.epoch] * len(one.inputs)
     assert whole.step("orders").records_in == one.records_in == 30
-    part = snapshots.replay(tmp_path, first + 1, env=env)
-    assert part.reproduced
-    assert part.step("orders").records_in == 7
-    assert {event.epoch for event in part.step("reminders").events} == {first + 1}
-    assert [e for e in whole.step("reminders").events if e.epoch == first + 1] == part.step("reminders").events
     with pytest.raises(ConfigError, match="is not committed"):
-        snapshots.replay(tmp_path, last + 1, env=env)
+        snapshots.replay(tmp_path, one.epoch + 1, env=env)
 
 
 def test_after_a_restore_at_another_parallelism(job: Path, tmp_path: Path) -> None:

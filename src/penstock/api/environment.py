@@ -6,23 +6,22 @@ import contextlib
 import copy
 import os
 import shutil
-import signal
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from penstock.api.driving import Driver
 from penstock.api.job import Job
 from penstock.api.stream import DataStream
 from penstock.config import JobConfig
 from penstock.connectors.collection.source import CollectionSource
 from penstock.connectors.protocol import Source
 from penstock.epochs.executor import Executor
-from penstock.epochs.history import JobResult, Listener, RunListener
-from penstock.epochs.loop import Clock, EpochLoop
+from penstock.epochs.history import JobResult, Listener
+from penstock.epochs.loop import Clock
 from penstock.epochs.status import StatusWriter
 from penstock.errors import ConfigError, PlanError, UserCodeError
 from penstock.plan.nodes import Graph
@@ -31,7 +30,6 @@ from penstock.programs import overrides as overrides
 from penstock.programs import running
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
-from penstock.snapshots.restore import starting_from
 from penstock.storage import open_storage
 from penstock.timing.watermarks import Watermarks
 
@@ -144,24 +142,18 @@ class StreamEnvironment:
             storage = open_storage(uri)
             if config.storage is not None:
                 told += (StatusWriter(storage, config.name),)
-
-            def run() -> JobResult:
-                with starting_from(self._graph, config, storage, told) as start:
-                    loop = EpochLoop(
-                        graph=self._graph,
-                        config=config,
-                        storage=storage,
-                        executor=executor or self._executor(config),
-                        clock=clock,
-                        listeners=told,
-                        python_paths=_python_paths(),
-                        start=start,
-                        program=running(self._graph, overrides.get()),
-                    )
-                    with _stop_on_signals(loop), _hinting(config):
-                        return loop.run()
-
-            return _told(run, [one for one in told if isinstance(one, RunListener)], config.name, storage.uri)
+            driver = Driver(
+                graph=self._graph,
+                config=config,
+                storage=storage,
+                executor=executor or self._executor(config),
+                clock=clock,
+                listeners=told,
+                python_paths=_python_paths(),
+                program=running(self._graph, overrides.get()),
+            )
+            with _hinting(config):
+                return driver.run()
 
     def _with(self, settings: dict[str, Any]) -> StreamEnvironment:
         """The same program with other settings."""
@@ -187,21 +179,6 @@ def _configured(config: JobConfig, settings: dict[str, Any]) -> JobConfig:
     return replace(config, **settings)
 
 
-def _told(run: Callable[[], JobResult], told: list[RunListener], name: str, storage: str) -> JobResult:
-    """Run, and let the listeners know of the start and the end."""
-    for listener in told:
-        listener.started(name, storage)
-    try:
-        result = run()
-    except BaseException as error:
-        for listener in told:
-            listener.ended(None, error)
-        raise
-    for listener in told:
-        listener.ended(result, None)
-    return result
-
-
 @contextlib.contextmanager
 def _storage_uri(config: JobConfig) -> Iterator[str]:
     """The job's storage; without one, a temporary folder that goes with the run."""
@@ -224,25 +201,6 @@ def _hinting(config: JobConfig) -> Iterator[None]:
         if config.storage is not None:
             error.add_note(f"to look into it: penstock replay {config.storage}@next --pdb")
         raise
-
-
-@contextlib.contextmanager
-def _stop_on_signals(loop: EpochLoop) -> Iterator[None]:
-    """Ctrl-C and SIGTERM let the current epoch finish; a second Ctrl-C interrupts."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: Any) -> None:
-        loop.request_stop()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _python_paths() -> tuple[str, ...]:

@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.epochs.drivers import is_driven, stop_driver
+from penstock.epochs.drivers import ask_driver, is_driven, stop_driver
+from penstock.epochs.lineage import Lineage, read_lineage
 from penstock.ids import Epoch
 from penstock.programs import Planned
 from penstock.snapshots.format import SavepointInfo
@@ -25,6 +26,16 @@ class Stopped:
     epoch: Epoch
     message: str
     savepoint: SavepointInfo | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescaled:
+    """How a job was rescaled. `downtime`: seconds from the last commit before until it was ready again."""
+
+    before: int
+    parallelism: int
+    downtime: float
+    message: str
 
 
 class Job:
@@ -97,3 +108,19 @@ class Job:
             return Stopped(epoch=epoch, message=answer.message)
         made = make_savepoint(self._storage, epoch, to, told=told, driven=False)
         return Stopped(epoch=epoch, message=answer.message, savepoint=made)
+
+    def lineage(self) -> Lineage:
+        """The tree of jobs, savepoints, restores and forks that the job is in, from its oldest ancestor that can be reached."""
+        return read_lineage(self._storage)
+
+    def rescale(self, parallelism: int, *, timeout: float = 60.0) -> Rescaled:
+        """Let the running job go on with so many partitions, in the same process; `timeout`: seconds to wait for it."""
+        idle = f"start it with the parallelism that it is to have: penstock run APP.py --parallelism {parallelism}"
+        answer = ask_driver(self._storage, "rescale", timeout, idle=idle, parallelism=parallelism)
+        told = answer.result
+        return Rescaled(
+            before=told["before"],
+            parallelism=told["parallelism"],
+            downtime=told["downtime_ms"] / 1000,
+            message=answer.message,
+        )

@@ -14,7 +14,9 @@ from penstock.cli.doctor import doctor_command
 from penstock.cli.epochs import epochs_command
 from penstock.cli.explain import explain_command
 from penstock.cli.jobs import jobs_command
+from penstock.cli.lineage import lineage_command
 from penstock.cli.replay import replay_command
+from penstock.cli.rescale import rescale_command
 from penstock.cli.run import run_command
 from penstock.cli.savepoint import savepoint_command
 from penstock.cli.savepoint_rewrite import savepoint_rewrite_command
@@ -39,6 +41,8 @@ app.command("check", context_settings=_PROGRAM)(check_command)
 app.command("jobs")(jobs_command)
 app.command("epochs")(epochs_command)
 app.command("stop")(stop_command)
+app.command("lineage")(lineage_command)
+app.command("rescale")(rescale_command)
 app.command("savepoint")(savepoint_command)
 app.command("savepoint-rewrite")(savepoint_rewrite_command)
 app.command("state")(state_command)

@@ -103,6 +103,9 @@ class Progress:
         if done == total and total:
             self.say(f"{self._name}: copied {size(total)} of state")
 
+    def standing_by(self, name: str, text: str) -> None:
+        self.say(f"{name}: {text}")
+
     def ended(self, result: JobResult | None, error: BaseException | None) -> None:
         if self._live is not None:
             self._live.stop()

@@ -6,6 +6,7 @@ import os
 import runpy
 import sys
 import traceback
+from datetime import timedelta
 from types import TracebackType
 from typing import Annotated, Any
 
@@ -54,12 +55,24 @@ def run_command(
     fall_back: Annotated[
         bool, typer.Option("--fall-back", help="If the newest epoch is damaged, start from the newest whole one.")
     ] = False,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Wait until the job's driver dies or hangs, then take over.")
+    ] = False,
+    lease: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="How long a driver may give no sign of life; 10 unless told.")
+    ] = None,
     repeat_output: Annotated[
         bool, typer.Option("--repeat-output", help="Going back to an earlier epoch: publish again what cannot be taken back.")
     ] = False,
     repair: Annotated[
         bool,
         typer.Option("--repair", help="Going back: replace the file output published since then, at once, when caught up."),
+    ] = False,
+    mirror: Annotated[
+        str | None, typer.Option(metavar="URI", help="A second place, to which committed epochs are copied.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start from a mirror though the storage that it is of is driven.")
     ] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show the traceback of an error.")] = False,
 ) -> None:
@@ -80,6 +93,10 @@ def run_command(
         "restore_from": restore_from,
         "restore_again": again or None,
         "trust": trust or None,
+        "standby": standby or None,
+        "mirror": mirror,
+        "force": force or None,
+        "lease": None if lease is None else timedelta(seconds=lease),
     }
     overridden = overrides.set({setting: value for setting, value in given.items() if value is not None})
     progress = _Watched()
@@ -104,6 +121,10 @@ class _Watched(Progress):
     def started(self, name: str, storage: str) -> None:
         self.runs += 1
         super().started(name, storage)
+
+    def standing_by(self, name: str, text: str) -> None:
+        self.runs += 1
+        super().standing_by(name, text)
 
     def confirm(self, refusal: RepeatedOutputError) -> bool:
         """Somebody is at the terminal: let them decide."""

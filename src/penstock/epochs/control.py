@@ -12,6 +12,9 @@ from penstock import paths
 from penstock.errors import AlreadyExistsError, NotFoundError
 from penstock.storage import Storage
 
+LOOK_EVERY_S = 0.25
+"""How often a driver looks for requests."""
+
 
 class Request(msgspec.Struct, frozen=True):
     """What somebody asks of a running job."""
@@ -54,14 +57,13 @@ def wait_for_answer(storage: Storage, identity: str, timeout: float) -> Answer |
 class Inbox:
     """The driver's side: looks for requests now and then, and answers them."""
 
-    def __init__(self, storage: Storage, every_s: float = 0.25) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._every_s = every_s
         self._looked = 0.0
 
     def pending(self) -> list[Request]:
         now = time.monotonic()
-        if now - self._looked < self._every_s:
+        if now - self._looked < LOOK_EVERY_S:
             return []
         self._looked = now
         found = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from typing import Any
 
 from penstock import paths
 from penstock.epochs.control import Answer, ask, wait_for_answer
@@ -68,14 +69,16 @@ def process_lives(pid: int, known_ms: Milliseconds) -> bool:
 
 def stop_driver(storage: Storage, timeout: float) -> Answer:
     """Ask the driver to stop after its epoch; its answer. Nobody there, or no answer: an error that says so."""
+    return ask_driver(storage, "stop", timeout, idle="there is nothing to stop; what it committed is safe")
+
+
+def ask_driver(storage: Storage, kind: str, timeout: float, *, idle: str, **options: Any) -> Answer:
+    """The driver's answer to a request; an error if it refuses, or if nobody answers. `idle`: a hint for when nobody drives."""
     term = newest_term(storage)
-    if term is not None and is_driven(storage) is False:
-        raise PenstockError(
-            "the job is not running",
-            detail=f"its last driver, process {term.pid} on {term.host}, has ended",
-            hint="there is nothing to stop; what it committed is safe",
-        )
-    identity = ask(storage, "stop")
+    if term is None or is_driven(storage) is False:
+        last = "nobody has ever driven it" if term is None else f"its last driver, process {term.pid} on {term.host}, has ended"
+        raise PenstockError("the job is not running", detail=last, hint=idle)
+    identity = ask(storage, kind, **options)
     deadline = time.monotonic() + timeout
     answer = None
     while answer is None and time.monotonic() < deadline:
@@ -85,16 +88,16 @@ def stop_driver(storage: Storage, timeout: float) -> Answer:
             break  # and it had not answered before it ended
     if answer is None:
         storage.delete([paths.request(identity)])
-        raise _unanswered(storage, term, timeout)
+        raise _unanswered(storage, term, timeout, kind)
     if not answer.ok:
         raise PenstockError(f"the driver refused: {answer.message}")
     return answer
 
 
-def _unanswered(storage: Storage, term: TermInfo | None, timeout: float) -> PenstockError:
+def _unanswered(storage: Storage, term: TermInfo | None, timeout: float, kind: str) -> PenstockError:
     if term is not None and is_driven(storage) is False:
         return PenstockError(
-            "the job ended by itself before it was told to stop",
+            f"the job ended by itself before it was told to {kind}",
             detail=f"its driver was process {term.pid} on {term.host}",
             hint="what it committed is safe; `penstock jobs` shows how it ended",
         )

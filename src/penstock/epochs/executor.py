@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.orders import EpochOrder, TaskReport
@@ -29,3 +29,11 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """An executor that can get ready before there is a job."""
+
+    def prepare(self, parallelism: int) -> None:
+        """Called now and then while a standby waits."""

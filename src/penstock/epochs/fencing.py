@@ -90,6 +90,14 @@ def read_job(storage: Storage) -> JobInfo:
     return info
 
 
+def read_term(storage: Storage, term: Term) -> TermInfo | None:
+    """Who took a term; None if that cannot be read."""
+    try:
+        return unseal(storage.read(paths.term(term)), TermInfo, f"{storage.uri}/{paths.term(term)}")
+    except (NotFoundError, CorruptFileError):
+        return None
+
+
 def check_same_job(storage: Storage, info: JobInfo, manifest: Manifest | None) -> None:
     """Refuse an epoch that another job has written: `job.json` or the manifest is not this storage's."""
     if manifest is not None and manifest.job != info.job:
@@ -100,20 +108,33 @@ def check_same_job(storage: Storage, info: JobInfo, manifest: Manifest | None) -
         )
 
 
-def take_term(storage: Storage, above: int = 0) -> Term:
-    """Become the driver. `above`: this term was taken, whatever has become of its file."""
+def take_term(storage: Storage, above: int = 0, *, after: Term | None = None) -> Term:
+    """Become the driver. `above`: this term was taken, whatever has become of its file.
+
+    `after`: only with the very next term; `FencedError` if another has it."""
+    if after is not None:
+        if not _make_term(storage, Term(after + 1)):
+            raise FencedError(
+                f"another driver has taken the job over with term {after + 1}",
+                detail="this one was about to do the same",
+                hint="only one driver may run a job; with --standby this one waits again",
+            )
+        return Term(after + 1)
     term = Term(max((paths.epoch_number(listed.path) for listed in storage.list(paths.TERMS)), default=0))
     term = Term(max(term, above))
     while True:
         term = Term(term + 1)
-        try:
-            storage.create(
-                paths.term(term),
-                seal(TermInfo(term, socket.gethostname(), os.getpid(), round(time.time() * 1000))),
-            )
+        if _make_term(storage, term):
             return term
-        except AlreadyExistsError:
-            continue
+
+
+def _make_term(storage: Storage, term: Term) -> bool:
+    info = TermInfo(term, socket.gethostname(), os.getpid(), round(time.time() * 1000))
+    try:
+        storage.create(paths.term(term), seal(info))
+    except AlreadyExistsError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from penstock.config import Guarantee, JobConfig
 from penstock.connectors.protocol import Committer, Fences, Published, Repairs, RollsBack, TellsPublished
-from penstock.epochs.fencing import Head
+from penstock.epochs.fencing import Head, check_not_fenced
 from penstock.errors import ConfigError, CorruptFileError, PenstockError, RepeatedOutputError, SinkError
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, JobId, StepId
@@ -124,11 +124,16 @@ def look_back(
     config: JobConfig,
     committers: Mapping[StepId, Committer],
     descriptions: Mapping[StepId, str],
+    elsewhere: Epoch,
 ) -> WentBack | None:
-    """Decide whether the job goes back; refuse, or ask, where that would repeat output. Nothing is changed yet."""
+    """Decide whether the job goes back; refuse, or ask, where that would repeat output. Nothing is changed yet.
+
+    `elsewhere`: up to this one, epochs may have been committed where they are lost: this storage is a mirror."""
     newest = max(head.epochs, default=Epoch(0))
     published = newest_published(_told(committers, newest, config.guarantee), newest, config.guarantee)
-    back = way_back(head, before, job, published, config)
+    back = way_back(head, before, job, max(published, elsewhere), config)
+    if published > newest:
+        check_not_fenced(storage, newest)  # a driver that is still running has published since the head was read
     if back is None:
         if config.repair and (head.manifest is None or head.manifest.repair is None):
             raise ConfigError(
@@ -139,7 +144,8 @@ def look_back(
         return None
     if before is not None and back.to == before.epoch:
         check_was_finished(head, _line(storage, head, back.to), before, storage.uri)
-    received = _received(storage, head, back)
+    given_up = _given_up(storage, head, back)
+    received = _received(given_up, head.renamed)
     told = _told(committers, back.to, config.guarantee)
     facts = [
         SinkFacts(
@@ -154,6 +160,7 @@ def look_back(
     _refuse_obstacles(back, facts)
     _refuse_repeats(back, facts, config)
     _tell(back, facts)
+    _warn_of_removed(given_up, head.renamed, committers)
     return back
 
 
@@ -182,20 +189,33 @@ def _line(storage: Storage, head: Head, down_to: Epoch) -> frozenset[Epoch]:
     return frozenset(found)
 
 
-def _received(storage: Storage, head: Head, back: WentBack) -> dict[str, int] | None:
-    """How many records each step, as it is called now, received in the epochs given up; None when manifests do not tell."""
+def _given_up(storage: Storage, head: Head, back: WentBack) -> list[Manifest] | None:
+    """The manifests of what is given up; None when not all can be read."""
     if head.manifest is None or head.manifest.epoch < back.beyond:
         return None
-    found: dict[str, int] = {}
     try:
-        for epoch in _line(storage, head, Epoch(back.to + 1)):
-            if epoch > back.to:
-                for step, metrics in load_manifest(storage, epoch).metrics.items():
-                    called = head.renamed.get(step, step)
-                    found[called] = found.get(called, 0) + metrics.records_in
+        line = _line(storage, head, Epoch(back.to + 1))
+        return [load_manifest(storage, epoch) for epoch in sorted(line) if epoch > back.to]
     except CorruptFileError:
         return None
+
+
+def _received(given_up: list[Manifest] | None, renamed: Mapping[str, str]) -> dict[str, int] | None:
+    """How many records each step, as it is called now, received in these epochs; None when they are not known. Pure."""
+    if given_up is None:
+        return None
+    found: dict[str, int] = {}
+    for manifest in given_up:
+        for step, metrics in manifest.metrics.items():
+            called = renamed.get(step, step)
+            found[called] = found.get(called, 0) + metrics.records_in
     return found
+
+
+def _warn_of_removed(given_up: list[Manifest] | None, renamed: Mapping[str, str], committers: Mapping[StepId, Committer]) -> None:
+    wrote = {renamed.get(step, step) for manifest in given_up or () for step in manifest.committables}
+    for step in sorted(wrote - set(committers)):
+        log.warning("the program no longer has the sink %s: what it published stays as it is", step)
 
 
 def _refuse_obstacles(back: WentBack, facts: Sequence[SinkFacts]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
+from penstock.epochs.rescaling import Rescale
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds, StepId
 from penstock.runtime.manifest import Manifest
 from penstock.runtime.orders import TaskReport
@@ -51,6 +52,8 @@ class JobResult:
     records_out: int = 0
     restarts: int = 0
     last_epoch: Epoch | None = None
+    rescale: Rescale | None = None
+    """The run ended to go on with another parallelism."""
     history: deque[EpochRecord] = field(default_factory=lambda: deque(maxlen=10_000))
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -60,6 +63,24 @@ class JobResult:
         self.records_out += record.records_out
         self.last_epoch = record.epoch
         self.history.append(record)
+
+    def followed_by(self, later: JobResult) -> JobResult:
+        """Two runs, one after the other, as one."""
+        counters = {step: dict(counts) for step, counts in self.counters.items()}
+        for step, counts in later.counters.items():
+            totals = counters.setdefault(step, {})
+            for name, count in counts.items():
+                totals[name] = totals.get(name, 0) + count
+        return replace(
+            later,
+            epochs=self.epochs + later.epochs,
+            records_in=self.records_in + later.records_in,
+            records_out=self.records_out + later.records_out,
+            restarts=self.restarts + later.restarts,
+            last_epoch=later.last_epoch if later.last_epoch is not None else self.last_epoch,
+            history=deque([*self.history, *later.history], maxlen=self.history.maxlen),
+            counters=counters,
+        )
 
 
 @runtime_checkable
@@ -83,6 +104,14 @@ class StartListener(Protocol):
 
     def copied(self, done: int, total: int) -> None:
         """So many bytes of a snapshot's files have been copied."""
+
+
+@runtime_checkable
+class StandbyListener(Protocol):
+    """A listener that is also told of a standby's waiting and taking over."""
+
+    def standing_by(self, name: str, text: str) -> None:
+        """In words for people."""
 
 
 def record_of(

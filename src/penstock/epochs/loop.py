@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -30,10 +30,14 @@ from penstock.epochs.going_back import PUBLICATIONS, look_back
 from penstock.epochs.history import JobResult, Listener, record_of
 from penstock.epochs.inputs import SourceInput, SourcePlan, merge_clocks
 from penstock.epochs.intents import read_intent, write_intent
+from penstock.epochs.lease import SignOfLife
+from penstock.epochs.mirroring import Mirror, mirror_of
+from penstock.epochs.mirrors import mark_started, passed_over, read_mirror
 from penstock.epochs.orphans import OrphanSweep
 from penstock.epochs.pipeline import Pipeline, RanEpoch, layers_of
 from penstock.epochs.publishing import Publishing
 from penstock.epochs.repairs import caught_up, describe, following
+from penstock.epochs.rescaling import Rescale, asked_rescale
 from penstock.epochs.results import committables_of, files_of, metrics_of, next_due, partition_states, watermarks_of
 from penstock.epochs.retention import Retention
 from penstock.epochs.takeover import (
@@ -116,6 +120,8 @@ class EpochLoop:
         listeners: tuple[Listener, ...] = (),
         python_paths: tuple[str, ...] = (),
         start: Start | None = None,
+        rescale: Rescale | None = None,
+        life: SignOfLife | None = None,
         program: Program | None = None,
     ) -> None:
         self._graph = rewrite(graph)
@@ -126,6 +132,11 @@ class EpochLoop:
         self._listeners = listeners
         self._python_paths = python_paths
         self._start = start
+        self._life = life or SignOfLife(storage, config)
+        self._rescaling = rescale
+        """The request that this loop was started for."""
+        self._rescale: Rescale | None = None
+        """The request that ends this loop."""
         self._program = program
         self._plan_number = 0
         self._failures = 0
@@ -144,6 +155,7 @@ class EpochLoop:
         self._checkpoints = Checkpoints(interval_ms=to_ms(config.checkpoint_interval), ahead=self._depth > 0)
         self._careful = 0
         self._idle = False
+        self._mirror: Mirror | None = None
         self._warmed = time.monotonic()
         self.result: JobResult
         self._head: Manifest
@@ -174,8 +186,21 @@ class EpochLoop:
                 if self._settle():
                     break
             self._answer_stop()
+            self.result.rescale = self._rescale
+            if self._rescale is not None:
+                fail_point("rescale:stopped")
+            else:
+                if self._mirror is not None:
+                    self._mirror.finish()
+                self._life.release("finished" if self._head.finished else "handed-over" if self._stop_asked else "stopped")
             return self.result
+        except FencedError:
+            raise
+        except Exception:
+            self._life.release("failed")
+            raise
         finally:
+            self._life.close()
             self._close()
 
     # --- starting ----------------------------------------------------------------------------------------------------------
@@ -196,13 +221,14 @@ class EpochLoop:
     def _try_take_over(self) -> None:
         """Finish what the last driver committed, lay state out, commit an empty epoch."""
         config, storage = self._config, self._storage
-        taken = take_over(self._graph, config, storage, self._start, self._python_paths, self._program)
+        taken = take_over(self._graph, config, storage, self._start, self._python_paths, self._program, self._life.take_term)
         self._job, self._term = taken.job, taken.term
         self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
         self._sources = open_sources(self._graph, config, storage, self._job, self._executor)
         self._committers = open_committers(self._graph, storage, self._job, taken.term)
         named = describe_sinks(self._graph)
-        self._back = look_back(storage, taken.head, taken.before, taken.info.job, config, self._committers, named)
+        lost = passed_over(read_mirror(storage), taken.head)
+        self._back = look_back(storage, taken.head, taken.before, taken.info.job, config, self._committers, named, lost)
         fail_point("recovery:before-commit")
         finish_commits(storage, taken.head, self._committers, guarantee=config.guarantee, back=self._back)
         if config.guarantee == "exactly-once" and self._back is None:
@@ -212,6 +238,7 @@ class EpochLoop:
         self._orphans = OrphanSweep(storage, self._term)
         self._retention = Retention(storage, config.keep)
         self._retention.load(taken.head.epochs)
+        self._mirror = mirror_of(storage, config.mirror, taken.info, taken.term, config.keep)
         self._publishing = Publishing(
             config=config,
             storage=storage,
@@ -224,16 +251,26 @@ class EpochLoop:
             listeners=self._listeners,
             now_ms=self._clock.now_ms,
             sleep=self._clock.sleep,
+            mirror=self._mirror,
         )
         self._commit_take_over(taken)
+        if lost:
+            mark_started(storage)
         if self._start is not None:
             self._start.release()
-        self._pipeline = Pipeline(self._head, self._publishing.commit, self._depth)
+        repairing = config.guarantee == "at-least-once" and self._head.repair is not None  # what it replaces is of a commit
+        self._pipeline = Pipeline(self._head, self._publishing.commit, 0 if repairing else self._depth)
         self._checkpoints.made(self._head.processing_time)
         fail_point("recovery:taken-over")
         self._inbox.drop_old()
         sweep_orphans(storage, self._retention.referenced(), self._term, self._head.epoch, self._committers)
         self._executor.start(self._job)
+        self._life.ready()
+        if self._rescaling is not None:
+            fail_point("rescale:taken-over")
+            message, result = self._rescaling.told(self._clock.now_ms())
+            log.info("%s", message)
+            self._inbox.answer(self._rescaling.request, True, message, **result)
 
     def _commit_take_over(self, taken: Taken) -> None:
         manifest = take_over_manifest(taken, self._config, self._storage, self._clock.now_ms(), self._back)
@@ -250,6 +287,7 @@ class EpochLoop:
 
     def _turn(self, *, checkpoint: bool = False) -> None:
         """Run an epoch if there is a reason to, otherwise wait. `checkpoint`: to make what has run durable is a reason."""
+        self._life.touch()
         try:
             self._pipeline.check()
             if self._careful:
@@ -516,10 +554,20 @@ class EpochLoop:
         if self._stop_asked or self._idle or self._stop is not None:
             self.result.stopped = True
             return True
+        if self._rescale is not None:
+            return True
         for request in self._inbox.pending():
             if request.kind == "stop":
                 self._stop = request
                 self.result.stopped = True
+                return True
+            if request.kind == "rescale":
+                wanted = asked_rescale(request, self._config)
+                if isinstance(wanted, str):
+                    self._inbox.answer(request, False, wanted)
+                    continue
+                now = self._clock.now_ms()
+                self._rescale = Rescale(request=request, parallelism=wanted, before=self._config.parallelism, since_ms=now)
                 return True
             self._inbox.answer(request, False, f"this job does not know the request {request.kind!r}")
         return False
@@ -528,6 +576,8 @@ class EpochLoop:
         if self._stop is not None:
             last = self._pipeline.head.epoch
             self._inbox.answer(self._stop, True, f"stopped after epoch {last}", epoch=last)
+        if self._rescale is not None:
+            self._rescale = replace(self._rescale, since_ms=max(self._rescale.since_ms, self._pipeline.head.created_ms))
 
     def _close_ends(self) -> None:
         for source in self._sources:
@@ -536,13 +586,16 @@ class EpochLoop:
             _quietly(committer.close)
         if hasattr(self, "_compactor"):
             _quietly(self._compactor.close)
+        if self._mirror is not None:
+            _quietly(self._mirror.close)
 
     def _close(self) -> None:
         if hasattr(self, "_pipeline"):
             _quietly(self._pipeline.close)
             _quietly(self._publishing.close)
         self._close_ends()
-        _quietly(self._executor.close)
+        if self._rescale is None:
+            _quietly(self._executor.close)
 
 
 def publication_of(order: EpochOrder) -> Epoch:

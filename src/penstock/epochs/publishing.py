@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -20,6 +20,7 @@ from penstock.epochs.compactor import Compactor
 from penstock.epochs.going_back import turn_back
 from penstock.epochs.history import JobResult, Listener
 from penstock.epochs.inputs import SourceInput
+from penstock.epochs.mirroring import Mirror
 from penstock.epochs.orphans import OrphanSweep
 from penstock.epochs.pipeline import RanEpoch
 from penstock.epochs.repairs import finish_repair
@@ -55,6 +56,7 @@ class Publishing:
         listeners: tuple[Listener, ...],
         now_ms: Callable[[], Milliseconds],
         sleep: Callable[[float], None],
+        mirror: Mirror | None = None,
     ) -> None:
         self._config = config
         self._storage = storage
@@ -67,6 +69,7 @@ class Publishing:
         self._listeners = listeners
         self._now_ms = now_ms
         self._sleep = sleep
+        self._mirror = mirror
         self._writers: ThreadPoolExecutor | None = None
 
     def commit(self, head: Manifest, group: list[RanEpoch]) -> Manifest:
@@ -96,6 +99,8 @@ class Publishing:
         self._insist(lambda: finish_repair(self._committers, manifest, guarantee), manifest.epoch)
         mark_done(self._storage, manifest.epoch)
         self._retention.committed(manifest)
+        if self._mirror is not None:
+            self._mirror.committed(manifest)
 
     def close(self) -> None:
         if self._writers is not None:
@@ -142,8 +147,7 @@ class Publishing:
 
     def _tell(self, manifest: Manifest, group: list[RanEpoch]) -> None:
         """Those who see committed epochs only: print and collect, sources, listeners."""
-        for ran in group:
-            commit_sinks(self._committers, volatile_of(ran.reports), ran.manifest.epoch)
+        commit_sinks(self._committers, _joined(volatile_of(ran.reports) for ran in group), manifest.epoch)
         for source in self._sources:
             source.committed(manifest.sources[source.step], manifest.epoch)
         now = time.perf_counter()
@@ -165,13 +169,9 @@ def combined(head: Manifest, group: list[RanEpoch]) -> Manifest:
     last = msgspec.structs.replace(group[-1].manifest, epoch=number, parent=head.epoch)
     if len(group) == 1:
         return last
-    committables: dict[str, list[object]] = {}
-    for ran in group:
-        for step, items in ran.manifest.committables.items():
-            committables.setdefault(step, []).extend(items)
     return msgspec.structs.replace(
         last,
-        committables=committables,
+        committables=_joined(ran.manifest.committables for ran in group),
         metrics=_summed(ran.manifest.metrics for ran in group),
         earlier=[input_of(ran, number) for ran in group[:-1]],
     )
@@ -193,6 +193,14 @@ def grown(before: StateLayout, group: list[RanEpoch]) -> StateLayout:
     start = max((number for number, ran in enumerate(group) if ran.flush), default=0)
     files = [placed for ran in group[start:] for placed in ran.files.items()]
     return next_layout(before, files, group[-1].manifest.state.next_due)
+
+
+def _joined(parts: Iterable[Mapping[str, list[object]]]) -> dict[str, list[object]]:
+    found: dict[str, list[object]] = {}
+    for part in parts:
+        for step, items in part.items():
+            found.setdefault(step, []).extend(items)
+    return found
 
 
 def _summed(counts: Iterable[dict[str, StepMetrics]]) -> dict[str, StepMetrics]:

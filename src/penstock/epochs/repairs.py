@@ -18,8 +18,10 @@ import msgspec
 
 from penstock.config import Guarantee
 from penstock.connectors.protocol import Committer, Repairs
+from penstock.epochs.fencing import Head
 from penstock.epochs.going_back import last_publication
 from penstock.epochs.inputs import SourceInput, SourcePlan
+from penstock.epochs.renames import by_new_name
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, StepId
 from penstock.runtime.manifest import Manifest, Repair, WentBack
@@ -27,13 +29,17 @@ from penstock.runtime.manifest import Manifest, Repair, WentBack
 log = logging.getLogger("penstock")
 
 
-def begun(back: WentBack | None, at: Epoch, before: Manifest | None, head: Manifest | None) -> Repair | None:
-    """The repair of a take-over epoch: a new one, or what was under way. Pure."""
+def begun(back: WentBack | None, at: Epoch, before: Manifest | None, head: Head) -> Repair | None:
+    """The repair of a take-over epoch: a new one, or what was under way; sources under the names they have now. Pure."""
     if back is None:
-        return before.repair if before is not None else None
+        carried = before.repair if before is not None else None
+        if carried is None or carried.until is None:
+            return carried
+        return msgspec.structs.replace(carried, until=by_new_name(carried.until, head.renamed))
     if not back.repair:
         return None
-    until = goal_of(head, back)
+    goal = goal_of(head.manifest, back)
+    until = None if goal is None else by_new_name(goal, head.renamed)
     reached = {step: state.position for step, state in before.sources.items()} if before is not None else {}
     if (before is not None and before.finished) or (until is not None and until.items() <= reached.items()):
         return None  # nothing was read since: then there is nothing to catch up with

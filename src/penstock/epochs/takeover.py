@@ -85,15 +85,16 @@ def take_over(
     start: Start | None,
     python_paths: tuple[str, ...] = (),
     program: Program | None = None,
+    take: Callable[[Storage, int], Term] = take_term,
 ) -> Taken:
     """Take a term, and compile the program on what is committed. Nothing is committed yet."""
     check_installed(config.state_store)
     info = open_job(storage, config.name, config.max_parallelism)
-    term = take_term(storage)
+    term = take(storage, 0)
     head = replace(find_head(storage, fall_back=config.fall_back), renamed=former_names(graph))
     check_same_job(storage, info, head.manifest)
     if head.manifest is not None and head.manifest.term >= term:
-        term = take_term(storage, above=head.manifest.term)  # the files of terms are gone
+        term = take(storage, head.manifest.term)  # the files of terms are gone
     before = head.manifest if start is None else start.before
     if before is not None:
         before = as_called_now(before, graph)
@@ -233,7 +234,7 @@ def take_over_manifest(
         program=taken.program,
         restored=restored,
         back=back,
-        repair=begun(back, epoch, before, taken.head.manifest),
+        repair=begun(back, epoch, before, taken.head),
     )
 
 

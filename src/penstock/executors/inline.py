@@ -24,6 +24,7 @@ class InlineExecutor:
         self._attempts = 0
 
     def start(self, job: CompiledJob) -> None:
+        self._pool.close()
         self._job = job
 
     def run(self, order: EpochOrder) -> list[TaskReport]:

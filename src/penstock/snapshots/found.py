@@ -25,13 +25,15 @@ from penstock.storage import Storage, open_storage
 class Snapshot:
     """Something to start from: `manifest` says what it holds, `storage` has its files.
 
-    `moving`: it was asked for as the newest epoch of a job, which is another one each time.
+    `home`: the storage of the job that it is of. `moving`: it was asked for as the newest epoch of a job, which is another one
+    each time.
     """
 
     storage: Storage
     manifest: Manifest
     source: str
     identity: str
+    home: str = ""
     moving: bool = False
 
 
@@ -57,13 +59,14 @@ def find_snapshot(reference: Reference, text: str, config: JobConfig, storage: S
         manifest=manifest,
         source=f"{place.uri}@{manifest.epoch}",
         identity=f"{job.job}@{manifest.epoch}",
+        home=place.uri,
         moving=reference.epoch is None,
     )
 
 
 def _savepoint(place: Storage) -> Snapshot:
     info = read_info(place)
-    return Snapshot(storage=place, manifest=as_manifest(info), source=place.uri, identity=info.identity)
+    return Snapshot(storage=place, manifest=as_manifest(info), source=place.uri, identity=info.identity, home=info.job.storage)
 
 
 def as_manifest(info: SavepointInfo) -> Manifest:

@@ -15,15 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from penstock import paths
-from penstock.errors import CorruptFileError, NotFoundError
-from penstock.failpoints import fail_point
 from penstock.ids import Term
 from penstock.runtime.manifest import StateLayout
-from penstock.state.files import FileRef, verify_file
+from penstock.state.copying import copy_file
+from penstock.state.files import FileRef
 from penstock.storage import Storage
 
 _AT_ONCE = 4
-_CHUNK = 4 * 1024 * 1024
 
 Copied = Callable[[int, int], None]
 """Told of bytes copied, and of all there are to copy."""
@@ -38,7 +36,7 @@ def bring_files(
     total, done = sum(ref.size for ref in refs.values()), 0
     copied(0, total)
     with ThreadPoolExecutor(_AT_ONCE, "penstock-import") as threads:
-        copies = {name: threads.submit(copy_file, source, storage, refs[name], names[name]) for name in sorted(names)}
+        copies = {name: threads.submit(_copy, source, storage, refs[name], names[name]) for name in sorted(names)}
         try:
             for name, copy in copies.items():
                 copy.result()
@@ -50,24 +48,9 @@ def bring_files(
     return msgspec.structs.replace(layout, chains=chains)
 
 
-def copy_file(source: Storage, storage: Storage, ref: FileRef, name: str) -> None:
-    """Copy a file, and read the copy."""
-    try:
-        found = source.size(ref.name)
-        if found != ref.size:
-            raise CorruptFileError(
-                f"{ref.name} of {source.uri} has {found} bytes instead of {ref.size}",
-                hint="take another copy of the snapshot, or another snapshot",
-            )
-        with source.open(ref.name) as file, storage.writer(name) as copy:
-            while data := file.read(_CHUNK):
-                copy.write(data)
-                fail_point("restore:half-copied")
-    except NotFoundError as error:
-        raise CorruptFileError(
-            f"{ref.name} of {source.uri} is missing", hint="take another copy of the snapshot, or another snapshot"
-        ) from error
-    verify_file(storage, _moved(ref, name))
+def _copy(source: Storage, storage: Storage, ref: FileRef, name: str) -> None:
+    hint = "take another copy of the snapshot, or another snapshot"
+    copy_file(source, storage, ref, name, hint=hint, point="restore:half-copied")
 
 
 def _moved(ref: FileRef, name: str) -> FileRef:

@@ -23,6 +23,7 @@ from penstock.epochs.fencing import find_head, read_job
 from penstock.epochs.history import StartListener
 from penstock.epochs.judging import check_trusted
 from penstock.epochs.layout import claim_states
+from penstock.epochs.lineage import note_restore
 from penstock.epochs.renames import as_called_now
 from penstock.epochs.source_claims import SourceClaims, claim_sources
 from penstock.epochs.takeover import Start
@@ -117,7 +118,7 @@ def _resolve(
     _tell(listeners, told_of(snapshot.source, manifest, claims, decision.leaves))
     restored = Restored(snapshot.source, snapshot.identity, manifest.epoch, Epoch(0))
     bring: dict[str, Any] = {} if own else {"bring": _bringing(snapshot, storage, listeners)}
-    return Start(before=manifest, restored=restored, release=held.close, **bring)
+    return Start(before=manifest, restored=restored, release=_releasing(held, storage, snapshot), **bring)
 
 
 def check(graph: Graph, config: JobConfig, snapshot: Snapshot, *, foreign: bool) -> SourceClaims:
@@ -146,6 +147,18 @@ def _bringing(snapshot: Snapshot, storage: Storage, listeners: list[StartListene
         return bring_files(snapshot.storage, storage, layout, term, import_name(snapshot), copied)
 
     return bring
+
+
+def _releasing(held: ExitStack, storage: Storage, snapshot: Snapshot) -> Callable[[], None]:
+    """The take-over epoch is committed: let go of the snapshot, and note where the job comes from."""
+
+    def release() -> None:
+        held.close()
+        head = find_head(storage).manifest
+        if head is not None and head.restored is not None:
+            note_restore(storage, head.restored, of=snapshot.manifest.job, home=snapshot.home)
+
+    return release
 
 
 def _tell(listeners: list[StartListener], lines: list[str]) -> None:

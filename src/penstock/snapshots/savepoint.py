@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from penstock import paths
 from penstock.epochs.drivers import is_driven
 from penstock.epochs.fencing import JobInfo, read_job
+from penstock.epochs.lineage import note_savepoint
 from penstock.epochs.pins import pin
 from penstock.errors import ConfigError, NotFoundError
 from penstock.ids import Epoch
@@ -65,7 +66,7 @@ def make_savepoint(
                 savepoint.add(state)
             for number in {number for ids in layout.stages for number in ids} - {state.number for state in written}:
                 savepoint.state(layout.ids[str(number)], number=number)  # it has no entries
-            return savepoint.finish(
+            made = savepoint.finish(
                 job=SavedJob(job.job, job.name, storage.uri),
                 epoch=manifest.epoch,
                 program=manifest.program,
@@ -76,6 +77,8 @@ def make_savepoint(
                 sources=manifest.sources,
                 watermarks=manifest.watermarks,
             )
+    note_savepoint(storage, job, identity=made.identity, place=made.uri, epoch=made.epoch, program=made.program)
+    return made
 
 
 def job_in(storage: Storage) -> JobInfo:

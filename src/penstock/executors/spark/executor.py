@@ -46,6 +46,17 @@ class SparkExecutor:
             self._own = running is None
         return self._session
 
+    def prepare(self, parallelism: int) -> None:
+        """The session, and Python workers that have loaded what tasks need."""
+        try:
+            bridge = Bridge(self.session().sparkContext, parallelism)
+            bridge.collect(bridge.stage(bridge.start, nothing, first=True))
+        except (Py4JError, ConnectionError, EOFError, RuntimeError) as error:
+            logging.getLogger("penstock").warning("the Spark session was lost while standing by: %s", error)
+            if self._given is None:
+                forget_session()
+                self._session = None
+
     def start(self, job: CompiledJob) -> None:
         self._job = job
         self._job_bytes = job.dumps()

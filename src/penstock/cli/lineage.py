@@ -1,0 +1,56 @@
+"""`penstock lineage`: where a job comes from, and what was made of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.tree import Tree
+
+from penstock.api.job import Job
+from penstock.cli.problems import clean_errors
+from penstock.epochs.lineage import Lineage, Note
+
+
+def lineage_command(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's storage: a folder or URI.")],
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Draw the tree of jobs, savepoints, restores and forks that a job is in."""
+    with clean_errors(trace=trace):
+        handle = Job(job)
+        found = handle.lineage()
+        if as_json:
+            typer.echo(json.dumps(found.describe(), indent=2))
+            return
+        tree = Tree(_job(found, handle.storage))
+        _grow(tree, found, handle.storage)
+        Console(highlight=False).print(tree, soft_wrap=True)
+
+
+def _grow(tree: Tree, lineage: Lineage, asked: str) -> None:
+    """Notes in the order of their making."""
+    for note in sorted([*lineage.restores, *lineage.savepoints], key=lambda note: note.made_ms):
+        if note.kind == "savepoint":
+            tree.add(f"savepoint of epoch {note.epoch}, {_when(note)}: {escape(note.place)}")
+        else:
+            tree.add(f"started from epoch {note.epoch}, as epoch {note.at}, {_when(note)}: {escape(note.place)}")
+    for note, child in lineage.forks:
+        branch = tree.add(f"fork of epoch {note.epoch}, {_when(note)}: {_job(child, asked)}")
+        _grow(branch, child, asked)
+
+
+def _job(lineage: Lineage, asked: str) -> str:
+    name = f"[bold]{escape(lineage.name)}[/bold]" if lineage.storage == asked else escape(lineage.name)
+    if not lineage.reachable:
+        return f"{name}, {escape(lineage.storage)}: not there any more, or cannot be read"
+    return f"{name}, {escape(lineage.storage)}: epoch {lineage.epoch if lineage.epoch is not None else '-'}"
+
+
+def _when(note: Note) -> str:
+    return f"{datetime.fromtimestamp(note.made_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
