@@ -16,6 +16,8 @@ from penstock import FileSink, GeneratorSource, KeyedContext, KeyedProcessFuncti
 from penstock.config import NO_RESTART
 from penstock.connectors.files.published import read_rows
 from penstock.connectors.twophase import SqliteSink
+from penstock.epochs.fencing import read_job
+from penstock.epochs.mirroring import Mirror
 from penstock.epochs.pins import pin
 from penstock.executors.inline import InlineExecutor
 from penstock.failpoints import InjectedError, arm
@@ -329,6 +331,28 @@ class FromEarlierEpoch(FromSavepoint):
         return STOPPED_AT - 4
 
 
+class Mirrored(StoppedJob):
+    """The first storage is lost: the job is to go on from its mirror."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        storage, newest = open_storage(self.storage), self.newest()
+        Mirror(storage, str(self.folder / "mirror"), read_job(storage), newest.term, 4).mirror()
+        shutil.rmtree(self.storage)
+
+    def run(self, folder: Path, executor: Any = None, **settings: Any) -> None:
+        mirror = folder / "mirror"
+        super().run(folder, executor, **({"storage": str(mirror)} if mirror.exists() else {}), **settings)
+
+    def kinds(self) -> dict[str, Target]:
+        mirror = self.folder / "mirror"
+        return {
+            "mirror.json": Target(mirror / "mirror.json", future=future_document),
+            "mirror: job.json": Target(mirror / "job.json", future=future_document),
+            "mirror: manifest": _target(sorted(mirror.glob("epochs/*.json")), future_enveloped("manifest")),
+        }
+
+
 class Recorded(StoppedJob):
     """The record of the program is read, as `penstock replay` does."""
 
@@ -367,4 +391,13 @@ def _target(found: list[Path], future: Any = None) -> Target:
     return Target(path, tuple(siblings), future)
 
 
-SCENES: list[type[Scene]] = [StoppedJob, UncommittedSink, AtMostOnce, FromSavepoint, Imported, FromEarlierEpoch, Recorded]
+SCENES: list[type[Scene]] = [
+    StoppedJob,
+    UncommittedSink,
+    AtMostOnce,
+    FromSavepoint,
+    Imported,
+    FromEarlierEpoch,
+    Mirrored,
+    Recorded,
+]

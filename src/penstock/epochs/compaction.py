@@ -5,7 +5,7 @@ Decide purely: `choose` looks at a chain and says which files to merge.
 Laws:
 - Once the deltas weigh 0.65 of the base, everything becomes a new base. So a chain weighs at most about 1.65 of its base, and
   less than three times with the old chain, which stays as long as kept epochs name it. A byte of a delta costs 1.5 of bases.
-- Before that, deltas of about one size become one delta whenever there are `compact_after` of them: the chain's length
+- Before that, deltas of about one size become one delta whenever there are more than `compact_after` of them: the chain's length
   follows the logarithm of their number, and a byte is rewritten once for each such tier.
 - However much the epochs change, a new base is not made for each: there are half of `compact_after` deltas first.
 - Files of a savepoint that the job started from, and several bases after rescaling, become one base the first time.
@@ -62,14 +62,14 @@ def choose(files: list[FileRef], compact_after: int) -> Merge | None:
 
 
 def _tier(weights: list[int], first: int, fan_in: int, most: int) -> Merge | None:
-    """The newest run of deltas of about one size that has `most` of them, or more."""
+    """The newest run of deltas of about one size that are more than `most`."""
     stop = len(weights)
     while stop > first:
         start, weight = stop - 1, weights[stop - 1]
         while start > first and weights[start - 1] <= max(2, fan_in / 2) * max(weight / (stop - start), 1024):
             start -= 1
             weight += weights[start]
-        if stop - start >= max(2, most):
+        if stop - start > most:
             return Merge(start=start, stop=stop, base=False)
         stop = start
     return None

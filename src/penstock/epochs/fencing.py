@@ -159,14 +159,16 @@ def find_head(storage: Storage, *, fall_back: bool = False) -> Head:
     done = {paths.epoch_number(path) for path in listed if path.endswith(".done")}
     epochs = tuple(sorted(found | {epoch for epoch in done if epoch > max(found, default=0)}))
     undone = tuple(epoch for epoch in epochs if epoch not in done)
+    tried: list[str] = []
     for epoch in reversed(epochs):
         try:
             return Head(load_manifest(storage, epoch), undone, epochs)
-        except (CorruptFileError, NotFoundError):
+        except (CorruptFileError, NotFoundError) as error:
             if not fall_back:
                 raise
+            tried.append(str(error))
     if epochs:
-        raise CorruptFileError(f"no manifest of {storage.uri} can be read", detail=f"{len(epochs)} were tried")
+        raise CorruptFileError(f"no manifest of {storage.uri} can be read", detail="\n".join(tried))
     return Head(None, undone, epochs)
 
 
