@@ -1,7 +1,7 @@
 """The tutorial is walked through: its files are saved, its commands typed, and what it shows is what is printed.
 
-A block with a title is a file, an `sh` block is typed, the `text` block after it is what must be seen: line by line and in order, where
-`…` stands for anything. Commands that only look are given again until they show it, as a reader would do who was too quick.
+A block with a title is a file, an `sh` block is typed, the `text` block after it is what must be seen: line by line and in order,
+where `…` stands for anything. Commands that only look are given again until they show it, as a reader would do who was too quick.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class Terminal:
         inherited = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "PENSTOCK_LOCAL_DIR")}
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self._environment = {**inherited, "PATH": path, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "110"}
+        self._environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take seconds to import
 
     def type(self, commands: str) -> tuple[int, str]:
         """The exit code, and what is printed."""
