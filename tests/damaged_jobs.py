@@ -20,6 +20,7 @@ from penstock.epochs.pins import pin
 from penstock.executors.inline import InlineExecutor
 from penstock.failpoints import InjectedError, arm
 from penstock.ids import Epoch
+from penstock.programs import read_program
 from penstock.runtime import committed
 from penstock.runtime.manifest import Manifest, load_manifest
 from penstock.runtime.orders import EpochOrder, TaskReport
@@ -298,6 +299,53 @@ class Imported(FromSavepoint):
         return {"imported file": _target(sorted(found, key=lambda path: path.stat().st_size))}
 
 
+class FromEarlierEpoch(FromSavepoint):
+    """A second job is to start from an earlier epoch of the first: its manifest, and what only it names, are needed."""
+
+    def prepare(self) -> None:
+        StoppedJob.prepare(self)
+
+    def second(self, folder: Path, executor: Any = None, **settings: Any) -> None:
+        super().second(folder, executor, restore_from=f"{folder / 'storage'}@{self._epoch(folder)}", **settings)
+
+    def rows(self, folder: Path) -> Rows:
+        return Counter((row["key"], row["number"]) for row in read_rows(folder / "second-out"))
+
+    def check(self, rows: Rows) -> None:
+        """The second job gives what the first gave from then on; that has read `each` records in each epoch but its first."""
+        assert rows <= expected()
+        assert rows.total() == COUNT - self.each * (self._epoch(self.folder) - 1)
+
+    def kinds(self) -> dict[str, Target]:
+        epochs = sorted((self.storage / "epochs").glob("*.json"))
+        chosen = next(path for path in epochs if int(path.stem) == self._epoch(self.folder))
+        also = (f"epoch {self._epoch(self.folder)} ",)
+        return {
+            "epoch gone back to": Target(chosen, (epochs[-1],), future_enveloped("manifest"), also),
+            "its done mark": Target(chosen.with_suffix(".done"), also=also),
+        }
+
+    def _epoch(self, folder: Path) -> int:
+        return STOPPED_AT - 4
+
+
+class Recorded(StoppedJob):
+    """The record of the program is read, as `penstock replay` does."""
+
+    def resume(self, folder: Path) -> Rows:
+        storage = open_storage(folder / "storage" if folder.exists() else self.storage)
+        self._read = read_program(storage, self.newest().program)
+        return Counter()
+
+    def check(self, rows: Rows) -> None:
+        found = read_program(open_storage(self.storage), self.newest().program)
+        same = ("hash", "plan", "files", "arguments")  # it is found by its hash: where it was started does not matter
+        assert all(getattr(self._read, name) == getattr(found, name) for name in same)
+
+    def kinds(self) -> dict[str, Target]:
+        return {"program, read": _target(sorted(self.storage.glob("programs/*.json")), future_enveloped("program"))}
+
+
 class AtMostOnce(StoppedJob):
     """Stopped when it had noted what an epoch was about to read, and had not read it."""
 
@@ -319,4 +367,4 @@ def _target(found: list[Path], future: Any = None) -> Target:
     return Target(path, tuple(siblings), future)
 
 
-SCENES: list[type[Scene]] = [StoppedJob, UncommittedSink, AtMostOnce, FromSavepoint, Imported]
+SCENES: list[type[Scene]] = [StoppedJob, UncommittedSink, AtMostOnce, FromSavepoint, Imported, FromEarlierEpoch, Recorded]

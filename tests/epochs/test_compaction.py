@@ -61,7 +61,7 @@ class Simulated:
 
 @pytest.mark.parametrize("slow", [0, 3])
 @pytest.mark.parametrize(
-    ("changed", "amplified", "longest"), [(0.0005, 6.5, 70), (0.002, 4.6, 60), (0.01, 3.3, 45), (0.03, 2.8, 30), (0.1, 2.7, 12)]
+    ("changed", "amplified", "longest"), [(0.0005, 4.5, 75), (0.002, 3.9, 70), (0.01, 3.3, 45), (0.03, 2.8, 30), (0.1, 2.7, 12)]
 )
 def test_bytes_written_and_length(changed: float, amplified: float, longest: int, slow: int) -> None:
     done = Simulated(changed, slow=slow).run(round(20 / changed) if changed > 0.001 else 10_000)

@@ -5,7 +5,7 @@ Decide purely: `choose` looks at a chain and says which files to merge.
 Laws:
 - Once the deltas weigh 0.65 of the base, everything becomes a new base. So a chain weighs at most about 1.65 of its base, and
   less than three times with the old chain, which stays as long as kept epochs name it. A byte of a delta costs 1.5 of bases.
-- Before that, deltas of about one size become one delta whenever there are more than `compact_after` of them: the chain's length
+- Before that, deltas of about one size become one delta whenever there are `compact_after` of them: the chain's length
   follows the logarithm of their number, and a byte is rewritten once for each such tier.
 - However much the epochs change, a new base is not made for each: there are half of `compact_after` deltas first.
 - Files of a savepoint that the job started from, and several bases after rescaling, become one base the first time.
@@ -28,7 +28,7 @@ from penstock.storage import Storage
 NEW_BASE_AT = 0.65
 """Deltas of this part of the base's weight make a new base due."""
 
-BASE_IS_NEAR = 0.75
+BASE_IS_NEAR = 0.7
 """From this part of that on, deltas are left for the base that is coming."""
 
 SMALL = 64 * 1024
@@ -58,18 +58,18 @@ def choose(files: list[FileRef], compact_after: int) -> Merge | None:
     if (many and not one_base) or (changed >= NEW_BASE_AT * kept and (many or enough)):
         return Merge(start=0, stop=len(files), base=True)
     near = changed >= BASE_IS_NEAR * NEW_BASE_AT * kept
-    return _tier(weights, first, compact_after, 2 * compact_after if near else compact_after)
+    return _tier(weights, first, compact_after, 3 * compact_after if near else compact_after)
 
 
 def _tier(weights: list[int], first: int, fan_in: int, most: int) -> Merge | None:
-    """The newest run of deltas of about one size that are more than `most`."""
+    """The newest run of deltas of about one size that has `most` of them, or more."""
     stop = len(weights)
     while stop > first:
         start, weight = stop - 1, weights[stop - 1]
         while start > first and weights[start - 1] <= max(2, fan_in / 2) * max(weight / (stop - start), 1024):
             start -= 1
             weight += weights[start]
-        if stop - start > most:
+        if stop - start >= max(2, most):
             return Merge(start=start, stop=stop, base=False)
         stop = start
     return None

@@ -7,8 +7,6 @@ import socket
 import time
 from typing import Any
 
-import msgspec
-
 from penstock import paths
 from penstock.epochs.control import Answer, ask, wait_for_answer
 from penstock.epochs.fencing import TermInfo
@@ -16,6 +14,7 @@ from penstock.epochs.status import Status, read_status
 from penstock.errors import PenstockError
 from penstock.ids import Milliseconds
 from penstock.storage import Storage
+from penstock.storage.sealed import unseal
 
 
 def newest_term(storage: Storage) -> TermInfo | None:
@@ -24,8 +23,8 @@ def newest_term(storage: Storage) -> TermInfo | None:
     if not terms:
         return None
     try:
-        return msgspec.json.decode(storage.read(terms[-1].path), type=TermInfo)
-    except (msgspec.MsgspecError, PenstockError):
+        return unseal(storage.read(terms[-1].path), TermInfo, terms[-1].path)
+    except PenstockError:
         return None
 
 

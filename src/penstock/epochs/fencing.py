@@ -98,12 +98,12 @@ def read_term(storage: Storage, term: Term) -> TermInfo | None:
         return None
 
 
-def check_same_job(storage: Storage, info: JobInfo, head: Head) -> None:
-    """Refuse a head that another job has written: `job.json` or the manifest is not this storage's."""
-    if head.manifest is not None and head.manifest.job != info.job:
+def check_same_job(storage: Storage, info: JobInfo, manifest: Manifest | None) -> None:
+    """Refuse an epoch that another job has written: `job.json` or the manifest is not this storage's."""
+    if manifest is not None and manifest.job != info.job:
         raise CorruptFileError(
-            f"{paths.JOB} and {paths.manifest(head.manifest.epoch)} in {storage.uri} are of two jobs: files were mixed up",
-            detail=f"{paths.JOB}: {info.job}\n{paths.manifest(head.manifest.epoch)}: {head.manifest.job}",
+            f"{paths.JOB} and {paths.manifest(manifest.epoch)} in {storage.uri} are of two jobs: files were mixed up",
+            detail=f"{paths.JOB}: {info.job}\n{paths.manifest(manifest.epoch)}: {manifest.job}",
             hint="restore the right one from a backup",
         )
 

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock import paths
+from penstock.epochs.fencing import check_same_job, read_job
 from penstock.errors import ConfigError, CorruptFileError, NotFoundError, StorageError
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds
@@ -77,7 +78,9 @@ def _take(storage: Storage, epoch: Epoch | None, why: str) -> tuple[Pin, Manifes
         storage.create(paths.pin(held.identity), msgspec.json.encode(held), durable=False)
         fail_point("pin:made")
         try:
-            return held, load_manifest(storage, wanted)
+            manifest = load_manifest(storage, wanted)
+            check_same_job(storage, read_job(storage), manifest)
+            return held, manifest
         except CorruptFileError:
             storage.delete([paths.pin(held.identity)])
             if storage.exists(paths.manifest(wanted)):

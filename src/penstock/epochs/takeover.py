@@ -92,7 +92,7 @@ def take_over(
     info = open_job(storage, config.name, config.max_parallelism)
     term = take(storage, 0)
     head = replace(find_head(storage, fall_back=config.fall_back), renamed=former_names(graph))
-    check_same_job(storage, info, head)
+    check_same_job(storage, info, head.manifest)
     if head.manifest is not None and head.manifest.term >= term:
         term = take(storage, head.manifest.term)  # the files of terms are gone
     before = head.manifest if start is None else start.before
