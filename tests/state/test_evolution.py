@@ -372,19 +372,21 @@ def test_renamed_fields_migrate(aliases: dict[str, str]) -> None:
     assert verdict(Person, NewPerson) == "incompatible"
 
 
+@dataclass
+class Inner:
+    a: int
+    b: int = 7
+
+
+@dataclass
+class Outer:
+    inner: list[Inner]
+    new: int
+    added: str = "?"
+
+
 def test_what_is_rewritten_has_every_field() -> None:
-    @dataclass
-    class Inner:
-        a: int
-        b: int = 7
-
-    @dataclass
-    class Now:
-        inner: list[Inner]
-        new: int
-        added: str = "?"
-
-    codec = codec_for(Now)
+    codec = codec_for(Outer)
     rewrite = Values(codec=codec, schema=codec.schema, aliases=Aliases({"old": "new"}))
     stored = msgspec.msgpack.encode({"inner": [{"a": 1}], "old": 2})
     assert msgspec.msgpack.decode(rewrite(stored)) == {"inner": [{"a": 1, "b": 7}], "new": 2, "added": "?"}
