@@ -4,37 +4,34 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from datetime import timedelta
 from pathlib import Path
 
 from penstock import EpochRecord, Job
-from penstock.errors import PenstockError
 from tests.laws.trying import check_exact, program
 
 LEASE = timedelta(seconds=1)
 
 
 class Said:
-    """Prints what a standby says, and every epoch."""
+    """Prints what a standby says, and every epoch; rescales after the first one."""
+
+    def __init__(self, folder: Path, parallelisms: list[int]) -> None:
+        self._folder = folder
+        self._parallelisms = parallelisms
 
     def __call__(self, record: EpochRecord) -> None:
         print(f"epoch {record.epoch}", flush=True)
+        if self._parallelisms:
+            threading.Thread(target=rescale, args=(self._folder, self._parallelisms), daemon=True).start()
+            self._parallelisms = []
 
     def standing_by(self, name: str, text: str) -> None:
         print(text, flush=True)
 
 
 def rescale(folder: Path, parallelisms: list[int]) -> None:
-    job = None
-    while job is None:
-        time.sleep(0.1)
-        try:
-            job = Job(folder / "storage")
-            if not job.epochs():
-                job = None
-        except PenstockError:
-            continue
+    job = Job(folder / "storage")
     for parallelism in parallelisms:
         print(job.rescale(parallelism).message, flush=True)
 
@@ -52,9 +49,7 @@ def main() -> None:
         epoch_interval=timedelta(milliseconds=150),
         spark_config={"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"},
     )
-    if parallelisms:
-        threading.Thread(target=rescale, args=(folder, parallelisms), daemon=True).start()
-    result = env.execute(listener=Said())
+    result = env.execute(listener=Said(folder, parallelisms))
     if result.finished:
         check_exact(folder)
     print(f"finished={result.finished} epochs={result.epochs}", flush=True)
