@@ -18,6 +18,7 @@ from penstock.state.codecs import PICKLE, codec_for
 from penstock.state.evolution import compare, needs_trust, worst
 from penstock.state.handles import UNTYPED
 from penstock.state.keys import key_codec
+from penstock.state.rewriting import Values
 from penstock.state.same_bytes import same, same_keys
 from tests.state import random_types as r
 
@@ -369,6 +370,24 @@ def test_renamed_fields_migrate(aliases: dict[str, str]) -> None:
     ]
     assert verdict(NewPerson, NewPerson, aliases) == "compatible"
     assert verdict(Person, NewPerson) == "incompatible"
+
+
+def test_what_is_rewritten_has_every_field() -> None:
+    @dataclass
+    class Inner:
+        a: int
+        b: int = 7
+
+    @dataclass
+    class Now:
+        inner: list[Inner]
+        new: int
+        added: str = "?"
+
+    codec = codec_for(Now)
+    rewrite = Values(codec=codec, schema=codec.schema, aliases=Aliases({"old": "new"}))
+    stored = msgspec.msgpack.encode({"inner": [{"a": 1}], "old": 2})
+    assert msgspec.msgpack.decode(rewrite(stored)) == {"inner": [{"a": 1, "b": 7}], "new": 2, "added": "?"}
 
 
 def test_a_renamed_field_that_also_changed() -> None:

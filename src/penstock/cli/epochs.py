@@ -35,9 +35,14 @@ def epochs_command(
 
 def _table(found: list[KeptEpoch]) -> Table:
     table = Table()
-    for column in ("epoch", "committed", "done", "records", "own state", "shared state", "watermark", "notes"):
+    timed = any(kept.watermark_ms is not None for kept in found)
+    noted = any(map(_notes, found))
+    for column in ("epoch", "committed", "done", "records", "own state", "shared state"):
         right = column in ("records", "own state", "shared state")
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
+        table.add_column(column, justify="right" if right else "left", no_wrap=column == "committed", overflow="fold")
+    for column, wanted in (("watermark", timed), ("notes", noted)):
+        if wanted:
+            table.add_column(column, overflow="fold")
     for kept in found:
         unknown = kept.created_ms is None
         ago = "-" if kept.created_ms is None else f"{duration(max(0.0, time.time() - kept.created_ms / 1000))} ago"
@@ -48,18 +53,20 @@ def _table(found: list[KeptEpoch]) -> Table:
             "-" if unknown else f"{kept.records:,}",
             "-" if unknown else size(kept.own_bytes),
             "-" if unknown else size(kept.shared_bytes),
-            "-" if kept.watermark_ms is None else _moment(kept.watermark_ms),
-            _notes(kept),
+            *(["-" if kept.watermark_ms is None else _moment(kept.watermark_ms)] if timed else []),
+            *([_notes(kept)] if noted else []),
         )
     return table
 
 
 def _notes(kept: KeptEpoch) -> str:
+    went_back = kept.back_to is not None
+    itself = went_back and (kept.restored_from or "").endswith(f"@{kept.back_to}")  # said already
     notes = [
         f"damaged: {kept.problem}" if kept.problem else "",
-        f"started from {kept.restored_from}" if kept.restored_from else "",
-        f"went back to epoch {kept.back_to}" if kept.back_to is not None else "",
-        kept.repair,
+        f"started from {kept.restored_from}" if kept.restored_from and not itself else "",
+        f"went back to epoch {kept.back_to}" if went_back else "",
+        kept.repair.partition(":")[0],
         "finished" if kept.finished else "",
         "pinned" if kept.pinned else "",
     ]

@@ -15,6 +15,9 @@ from penstock.api.job import Job
 from penstock.cli.problems import clean_errors
 from penstock.epochs.lineage import Lineage, Note
 
+_WIDEST = 10_000
+"""A tree is cut at the console's width; nothing of a place may be."""
+
 
 def lineage_command(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's storage: a folder or URI.")],
@@ -30,7 +33,7 @@ def lineage_command(
             return
         tree = Tree(_job(found, handle.storage))
         _grow(tree, found, handle.storage)
-        Console(highlight=False).print(tree, soft_wrap=True)
+        Console(highlight=False, width=_WIDEST).print(tree, soft_wrap=True)
 
 
 def _grow(tree: Tree, lineage: Lineage, asked: str) -> None:

@@ -189,26 +189,27 @@ def _show_verdict(console: Console, replay: Replay) -> None:
     elif verdict.reproduced is False and replay.failure is not None:
         console.print(Text("not reproduced: this epoch was committed, and fails now", style="bold red"))
     elif verdict.reproduced is False:
-        _show_differences(console, verdict)
+        _show_differences(
+            console, verdict, changed=any(note.startswith("replayed with today's program") for note in replay.notes)
+        )
     elif replay.failure is None:
         left = "" if not replay.backlog else f"; about {replay.backlog:,} records more wait to be read (--records)"
         console.print(Text(f"not committed, so there is nothing to compare with{left}", style="dim"), soft_wrap=True)
 
 
-def _show_differences(console: Console, verdict: Verdict) -> None:
+def _show_differences(console: Console, verdict: Verdict, *, changed: bool) -> None:
     console.print(Text("not reproduced: it comes out differently the second time", style="bold red"))
     for difference in verdict.differences:
         console.print(_difference(difference), soft_wrap=True)
     if verdict.more:
         console.print(Text(f"  and {verdict.more:,} more", style="dim"))
-    console.print(
-        Text(
-            "  hint: a function that looks at the clock, at random numbers, at another system or at its own fields does that; "
-            "so does a program or an input that has changed",
-            style="green",
-        ),
-        soft_wrap=True,
+    hint = (
+        "the program has changed since: is this the difference that you meant?"
+        if changed
+        else "a function that looks at the clock, at random numbers, at another system or at its own fields does that; "
+        "so does a program or an input that has changed"
     )
+    console.print(Text(f"  hint: {hint}", style="green"), soft_wrap=True)
 
 
 def _difference(difference: Difference) -> Text:

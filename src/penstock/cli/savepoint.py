@@ -64,10 +64,15 @@ def show_savepoint(info: SavepointInfo, seconds: float, *, as_json: bool) -> Non
     table.add_column("kind")
     table.add_column("entries", f"{info.rows:,}", justify="right")
     table.add_column("bytes", f"{info.bytes:,}", justify="right")
+    without = [state for state in info.states if state.info.kind == "timers" and not state.rows]
     for state in info.states:
+        if state in without:
+            continue
         table.add_row(state.info.step, state.info.name, state.info.kind, f"{state.rows:,}", f"{state.bytes:,}")
     console = Console(highlight=False)
     console.print(table)
+    if without:
+        console.print(f"with {len(without)} of timers, of which there are none")
     console.print(f"made in {duration(seconds)}: {info.uri}", soft_wrap=True)
 
 

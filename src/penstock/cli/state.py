@@ -149,7 +149,7 @@ def _print_states(console: Console, found: Snapshot, states: list[SnapshotState]
         )
     console.print(table)
     if hidden:
-        console.print(f"and {hidden} without timers")
+        console.print(f"and {hidden} of timers, of which there are none")
 
 
 def _print_rows(console: Console, rows: list[dict[str, Any]]) -> None:

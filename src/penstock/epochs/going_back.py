@@ -246,7 +246,8 @@ def _tell(back: WentBack, facts: Sequence[SinkFacts]) -> None:
     log.warning("the job goes back to epoch %d, of %d: %s", back.to, back.beyond, what)
     for sink in facts:
         if sink.can and sink.published is not None and sink.published.epochs:
-            log.warning("%s: %s epochs, %s records", sink.step, sink.published.epochs, sink.published.records)
+            epochs = "1 epoch" if sink.published.epochs == 1 else f"{sink.published.epochs} epochs"
+            log.warning("%s: published since then: %s, %s records", sink.step, epochs, sink.published.records)
 
 
 # --- acting -------------------------------------------------------------------------------------------------------------------

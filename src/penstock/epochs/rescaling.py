@@ -26,7 +26,8 @@ class Rescale:
     def told(self, now_ms: Milliseconds) -> tuple[str, dict[str, Any]]:
         """What whoever asked is told, once the job is ready again."""
         down_ms = max(0, now_ms - self.since_ms)
-        message = f"rescaled from {self.before} to {self.parallelism} partitions; no epoch committed for {down_ms / 1000:.1f} s"
+        down = f"{down_ms} ms" if down_ms < 1000 else f"{down_ms / 1000:.1f} s"
+        message = f"rescaled from {self.before} to {self.parallelism} partitions; no epoch committed for {down}"
         return message, {"parallelism": self.parallelism, "before": self.before, "downtime_ms": down_ms}
 
 

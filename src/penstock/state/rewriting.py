@@ -2,6 +2,7 @@
 
 Laws:
 - Whatever schemas the stored values have had, those that are written have the declared one, and are read back before they count.
+- What is written has every field: also one that the stored value lacked, with its default.
 - An entry that has expired is not brought back to life.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import msgspec
@@ -39,11 +40,37 @@ class Values:
             data = self.codec.encode(self.migrate(self.plain(data)))
         elif self.aliases:
             data = _pack(renamed(_unpack(data), self.schema, self.aliases))
-        return self.codec.encode(self.codec.decode(data))
+        value = self.codec.decode(data)
+        fill_defaults(value)
+        return self.codec.encode(value)
 
     def plain(self, data: bytes) -> Any:
         """A stored value as a `migrate=` function gets it: records are dicts."""
         return pickle.loads(data) if self.pickled else decode_untyped(data)
+
+
+def fill_defaults(value: Any) -> None:
+    """Let the dataclass instances in a decoded value have the defaults of fields that were not stored.
+
+    msgspec leaves these to the class, and then does not write them.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        own = getattr(value, "__dict__", None)
+        for one in fields(value):
+            inside = getattr(value, one.name)
+            if own is not None:
+                own.setdefault(one.name, inside)
+            fill_defaults(inside)
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            fill_defaults(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            fill_defaults(key)
+            fill_defaults(item)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for item in value:
+            fill_defaults(item)
 
 
 def renamed(
