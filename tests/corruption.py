@@ -100,8 +100,9 @@ def main() -> None:
     print(matrix.table())
     for fault in matrix.faults:
         print(f"\n{fault}")
-    checked = sum(len(found) for found in matrix.outcomes.values())
-    print(f"\n{len(matrix.outcomes)} kinds of files, {checked} kinds of damage to them, {len(matrix.faults)} faults")
+    outcomes = [outcome for found in matrix.outcomes.values() for outcome in found.values()]
+    told = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in (DETECTED, NOT_NEEDED))
+    print(f"\n{len(matrix.outcomes)} kinds of files; {told}, {len(matrix.faults)} faults")
     sys.exit(1 if matrix.faults else 0)
 
 

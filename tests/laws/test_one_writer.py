@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.epochs import commit, loop, publishing
+from penstock.epochs import commit, fencing, loop, publishing, takeover
 from penstock.epochs.takeover import Taken
 from penstock.errors import FencedError
 from penstock.failpoints import fail_point
@@ -120,3 +120,34 @@ def test_it_fails_without_a_take_over_epoch(tmp_path: Path, monkeypatch: pytest.
             run(tmp_path, Interrupted(3, successor))
 
     breaks(check)
+
+
+def test_a_start_that_others_have_overtaken_goes_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has taken a term; a second one takes the next and commits; the first looks for the head."""
+    with pytest.raises(Stopped):
+        run(tmp_path, Interrupted(3, _stop))
+    real = fencing.find_head
+
+    def late(storage: object, **options: object) -> object:
+        monkeypatch.setattr(takeover, "find_head", real)
+        with pytest.raises(Stopped):
+            run(tmp_path, Interrupted(3, _stop))
+        return real(storage, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(takeover, "find_head", late)
+    with pytest.raises(FencedError):
+        run(tmp_path)
+    assert len(list((tmp_path / "storage" / "terms").iterdir())) == 3
+    run(tmp_path)
+    check_exact(tmp_path)
+
+
+def test_terms_whose_files_are_gone_are_not_taken_again(tmp_path: Path) -> None:
+    for _ in range(3):
+        with pytest.raises(Stopped):
+            run(tmp_path, Interrupted(3, _stop))
+    for path in (tmp_path / "storage" / "terms").iterdir():
+        path.unlink()
+    run(tmp_path)
+    assert sorted(path.stem for path in (tmp_path / "storage" / "terms").iterdir()) == ["000001", "000004"]
+    check_exact(tmp_path)

@@ -165,7 +165,8 @@ class EpochLoop:
         self._orphans: OrphanSweep
         self._publishing: Publishing
         self._pipeline: Pipeline
-        self._term: Term
+        self._term = Term(0)
+        """None is taken yet."""
         self._restored: Restored | None
         self._back: WentBack | None = None
         self._sources: list[SourceInput] = []

@@ -20,7 +20,7 @@ from penstock import paths
 from penstock.config import Guarantee, JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.epochs.commit import commit_sinks, mark_done
-from penstock.epochs.fencing import Head, JobInfo, check_same_job, find_head, open_job, take_term
+from penstock.epochs.fencing import Head, JobInfo, check_same_job, fenced, find_head, open_job, take_term
 from penstock.epochs.going_back import turn_back
 from penstock.epochs.intents import read_intent
 from penstock.epochs.layout import Claims, claim_states, lay_out
@@ -94,6 +94,8 @@ def take_over(
     head = replace(find_head(storage, fall_back=config.fall_back), renamed=former_names(graph))
     check_same_job(storage, info, head.manifest)
     if head.manifest is not None and head.manifest.term >= term:
+        if head.manifest.term > term and storage.exists(paths.term(head.manifest.term)):
+            raise fenced(head.manifest.epoch)  # who took a term after this one has committed already
         term = take(storage, head.manifest.term)  # the files of terms are gone
     before = head.manifest if start is None else start.before
     if before is not None:
