@@ -157,7 +157,7 @@ class Run:
         while True:
             time.sleep(POLL_S)
             grown = newest_epoch(self.folder) - first
-            if not operated and grown >= (1 if driver.process.poll() is not None or driver.stopped() else 3):
+            if not operated and grown >= (2 if driver.process.poll() is not None or driver.stopped() else 3):
                 operated = True
                 self._save(one.at) if one.operation == "savepoint" else self._rescale()
             for fault in list(pending):

@@ -17,6 +17,7 @@ from penstock.config import JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.epochs.commit import commit_sinks, mark_done, write_manifest
 from penstock.epochs.compactor import Compactor
+from penstock.epochs.fencing import check_not_fenced
 from penstock.epochs.going_back import turn_back
 from penstock.epochs.history import JobResult, Listener
 from penstock.epochs.inputs import SourceInput
@@ -134,6 +135,7 @@ class Publishing:
             except FencedError:
                 raise
             except PenstockError as error:
+                check_not_fenced(self._storage, epoch)  # a sink may know before this driver does
                 failures += 1
                 delay = self._config.restart.delay_ms(failures)
                 if delay is None:
