@@ -25,7 +25,7 @@ PAGE = ROOT / "docs" / "tutorial.md"
 _BLOCK = re.compile(r"^```(\w+)(?: title=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LOOKS = re.compile(r"(penstock (jobs|state|epochs|diff|lineage)|cat|sort) ")
 _RULE = re.compile(r"[\s┏┳┓┡╇┩├┼┤└┴┘┌┬┐━─]*")
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)

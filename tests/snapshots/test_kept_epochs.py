@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_said(job: Path) -> None:
 def test_the_command(job: Path) -> None:
     shown = CliRunner().invoke(app, ["epochs", str(job / "storage")], env={"COLUMNS": "200"})
     assert shown.exit_code == 0, shown.output
-    assert "started from" in shown.output
+    assert "went back to epoch 4" in shown.output
     assert "finished" in shown.output
     found = json.loads(CliRunner().invoke(app, ["epochs", str(job / "storage"), "--json"]).stdout)
     assert found == [kept.describe() for kept in listed(job)]
