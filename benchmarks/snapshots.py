@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from harness.contenders import ContenderError, run_contender
 from harness.peers import SPARK, python_of
@@ -74,8 +75,8 @@ def large_state(keys: int, report: Report, *, ratios: bool) -> list[list[str]]:
     saved = run_contender(
         JOBS, {"job": "savepoint", "storage": str(storage), "to": str(to)}, _below(folder, "save"), label=f"savepoint {keys:,}"
     )
-    state = next(path for path in sorted((to / "state").glob("*profile*.parquet")) if "timers" not in path.name)
-    stored = pq.read_table(state, columns=["key", "raw_key", "raw_value"])
+    state = [path for path in sorted((to / "state").glob("*profile*.parquet")) if "timers" not in path.name]
+    stored = pa.concat_tables(pq.read_table(path, columns=["key", "raw_key", "raw_value"]) for path in state)
     if stored.num_rows != keys or len(stored["key"].unique()) != keys:
         report.problems.append(f"the savepoint of {keys:,} keys has {stored.num_rows:,} rows")
     position = keys + TOUCHED * EPOCHS
@@ -96,7 +97,7 @@ def large_state(keys: int, report: Report, *, ratios: bool) -> list[list[str]]:
     back = (f"{restored['seconds']:.1f}", "", _mb(restored["peak_kb"] * 1024), f"{restored['entries']:,}")
     rows = [[f"savepoint of {keys:,} keys", *made], [f"restore of {keys:,} keys", *back]]
     if ratios:
-        parquet = {"files": [str(state)]}
+        parquet = {"files": [str(path) for path in state]}
         python = python_of(SPARK)
         peer = run_contender("peers.spark_sort", parquet, _below(folder, "sort"), label="Spark reads and sorts", python=python)
         report.ratio("restore", restored["seconds"], peer["seconds"])

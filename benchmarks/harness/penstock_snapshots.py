@@ -82,28 +82,29 @@ def main(parameters: Parameters) -> Result:
 def load(parameters: Parameters) -> Result:
     """All keys once, then epochs that touch some; what the storage is written meanwhile."""
     keys, touched, epochs = parameters["keys"], parameters["touched"], parameters["epochs"]
-    env = environment("state", parameters, max_records_per_epoch=100_000, first_records_per_epoch=100_000, target_epoch=3600)
-    program(env, parameters, keys)
-    env.execute(until_idle=True)
-    progress(f"{keys:,} keys loaded")
-    env = environment(
-        "state", parameters, max_records_per_epoch=touched, first_records_per_epoch=touched, target_epoch=3600, keep=epochs + 50
-    )
+    env = environment("state", parameters, max_records_per_epoch=touched, first_records_per_epoch=touched, target_epoch=3600)
     program(env, parameters, keys + touched * epochs)
-    written = Written(Path(parameters["out"], "state-storage"))
-    result = env.execute(listener=written, restore_from=None)
+    written = Written(Path(parameters["out"], "state-storage"), keys)
+    result = env.execute(listener=written)
     return {"written": written.total(), "files": written.by_kind, "epochs": result.epochs, "records": result.records_in}
 
 
 class Written:
-    """Sizes of all files that appear in a job's storage, by kind. Looks after every epoch, which is before they can go."""
+    """Sizes of all files that appear in a job's storage once so many records are read, by kind.
 
-    def __init__(self, folder: Path) -> None:
+    It looks after every epoch, which is before they can go."""
+
+    def __init__(self, folder: Path, after: int) -> None:
         self._folder = folder
-        self._seen = set(self._files())
+        self._left = after
+        self._seen: set[str] = set()
         self.by_kind: dict[str, int] = {}
 
     def __call__(self, record: EpochRecord) -> None:
+        if self._left > 0:
+            self._left -= record.records_in
+            self._seen = set(self._files()) if self._left <= 0 else set()
+            return
         for path, size in self._files().items():
             if path not in self._seen:
                 self._seen.add(path)
