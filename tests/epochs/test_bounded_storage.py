@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
@@ -58,7 +59,8 @@ class Watched:
         for folder, _, names in os.walk(self.folder):
             for name in names:
                 path = os.path.join(folder, name)
-                yield path, os.stat(path).st_size
+                with contextlib.suppress(FileNotFoundError):  # commits and retention go on while this looks
+                    yield path, os.stat(path).st_size
 
     def total(self, ending: str, *, merged: bool = False) -> int:
         return sum(size for path, size in self.written.items() if path.endswith(ending) and ("-c" in path) == merged)
