@@ -39,7 +39,7 @@ def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--keys", type=int, nargs="+", default=[1_000_000, 5_000_000])
     parser.add_argument("--seconds", type=int, default=40, help="of each throughput that is measured")
-    parser.add_argument("--rounds", type=int, default=3, help="savepoints beside a running job; runs of each throughput")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each throughput; two more savepoints than these beside a running job")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = parser.parse_args()
     report = Report("snapshots")
@@ -59,7 +59,7 @@ def main() -> int:
             report.ratio("slow_sink", rates["sink"], rates["fast"])
             rows += [[f"{name}: {rate:,.0f} events/s", "", "", "", ""] for name, rate in rates.items()]
         if "during" in arguments.only:
-            rows += during(min(arguments.keys), arguments.rounds, report)
+            rows += during(min(arguments.keys), arguments.rounds + 2, report)
     except ContenderError as error:
         report.problems.append(str(error))
     columns = ["what", "seconds", "bytes", "peak memory", "rows"]

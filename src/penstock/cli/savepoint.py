@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -34,7 +35,7 @@ def savepoint_command(
     with clean_errors(trace=trace):
         handle = Job(job)
         if handle.running is not False:
-            lower_priority()
+            lower_priority(os.getpid())
         began = time.monotonic()
         with shown_progress() as told:
             info = handle.savepoint(to, epoch=epoch, told=told)

@@ -22,7 +22,7 @@ from penstock.snapshots.format import SavedState
 from penstock.snapshots.saving import Part, Told, write_part
 from penstock.storage import Storage, open_storage
 
-NICENESS = 10
+NICENESS = 19
 TELL_S = 0.1
 
 _MAIN = "import sys; from penstock.snapshots.saving_process import serve; serve(sys.stdin.buffer, sys.stdout.buffer)"
@@ -34,7 +34,6 @@ class PartTask(msgspec.Struct, frozen=True):
     storage: str
     place: str
     part: Part
-    nice: bool
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -48,10 +47,10 @@ class Said(msgspec.Struct, frozen=True):
 
 def write_parts(storage: Storage, place: Storage, parts: list[Part], told: Told, *, nice: bool) -> list[list[SavedState]]:
     """Write the parts beside one another, each in a process."""
-    processes = [_start() for _ in parts]
+    processes = [_start(nice=nice) for _ in parts]
     try:
         with ThreadPoolExecutor(len(parts), "penstock-savepoint") as threads:
-            tasks = [PartTask(storage.uri, place.uri, part, nice) for part in parts]
+            tasks = [PartTask(storage.uri, place.uri, part) for part in parts]
             futures = [threads.submit(_follow, process, task, told) for process, task in zip(processes, tasks, strict=True)]
             try:
                 return [future.result() for future in futures]
@@ -62,9 +61,13 @@ def write_parts(storage: Storage, place: Storage, parts: list[Part], told: Told,
         _end(processes)
 
 
-def _start() -> subprocess.Popen[bytes]:
+def _start(*, nice: bool) -> subprocess.Popen[bytes]:
     # A session of its own: where the kernel shares processor time between sessions first, priority would mean nothing otherwise.
-    return subprocess.Popen([sys.executable, "-c", _MAIN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    command = [sys.executable, "-c", _MAIN]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    if nice:
+        lower_priority(process.pid)
+    return process
 
 
 def _end(processes: list[subprocess.Popen[bytes]]) -> None:
@@ -101,8 +104,6 @@ def serve(tasks: IO[bytes], answers: IO[bytes]) -> None:
         return
     threading.Thread(target=_go_with_maker, args=(tasks,), daemon=True).start()
     task = msgspec.msgpack.decode(data, type=PartTask)
-    if task.nice:
-        lower_priority()
     progress = _Progress(answers)
     try:
         states = write_part(open_storage(task.storage), open_storage(task.place), task.part, progress)
@@ -113,12 +114,13 @@ def serve(tasks: IO[bytes], answers: IO[bytes]) -> None:
     _send(answers, msgspec.msgpack.encode(said))
 
 
-def lower_priority() -> None:
-    """Let everything else go first."""
-    os.nice(NICENESS)
-    with contextlib.suppress(OSError):  # Linux: also for the session, which is this process alone
-        if os.getsid(0) == os.getpid():
-            with open("/proc/self/autogroup", "w") as file:
+def lower_priority(process: int) -> None:
+    """Let everything else go before a process."""
+    with contextlib.suppress(ProcessLookupError):
+        os.setpriority(os.PRIO_PROCESS, process, NICENESS)
+    with contextlib.suppress(OSError):  # Linux: also for its session, if that is the process alone
+        if os.getsid(process) == process:
+            with open(f"/proc/{process}/autogroup", "w") as file:
                 file.write(str(NICENESS))
 
 
