@@ -341,6 +341,71 @@ def test_a_program_is_compared_with_every_schema_that_values_may_have(tmp_path: 
     run(tmp_path, Counting(TextX), 40)
 
 
+@dataclass
+class OtherX:
+    n: int
+    x: int = 2
+
+
+@dataclass
+class NeededX:
+    n: int
+    x: int
+
+
+class PairX(NamedTuple):
+    n: int
+    x: int = 1
+
+
+class PairWithoutX(NamedTuple):
+    n: int
+
+
+class OtherPairX(NamedTuple):
+    n: int
+    x: int = 2
+
+
+class Touching(Counting):
+    """Changes what it finds: a field that was not stored is not stored now either."""
+
+    def process(self, record: Any, ctx: Any) -> Iterator[Any]:
+        value = self.held.value or self.record(0)
+        value.n += 1
+        self.held.update(value)
+        yield ctx.key, value.n, value.x
+
+
+@pytest.mark.parametrize("between", [0, 20])
+def test_a_default_that_stored_values_lack_is_kept_to(tmp_path: Path, between: int) -> None:
+    run(tmp_path, Counting(WithoutX), 20)
+    assert {x for _, _, x in run(tmp_path, Touching(WithX), 21 + between)} == {1}
+    with pytest.raises(StateError, match="'x' was not stored where it was 1, and that is not its default now"):
+        run(tmp_path, Touching(OtherX), 60)
+    with pytest.raises(StateError, match="'x'.* has no default"):
+        run(tmp_path, Touching(NeededX), 60)
+    run(tmp_path, Touching(WithX), 42)  # the same program goes on
+    found = run(tmp_path, Touching(OtherX, migrate=lambda v: OtherX(v["n"], v.get("x", 1))), 60)
+    assert {x for _, _, x in found} == {1}
+    assert {x for _, _, x in run(tmp_path, Touching(NeededX), 80)} == {1}
+
+
+def test_a_default_that_stored_tuples_lack_is_kept_to(tmp_path: Path) -> None:
+    run(tmp_path, Pairs(PairWithoutX), 20)
+    run(tmp_path, Pairs(PairX), 22)
+    with pytest.raises(StateError, match="'x' was not stored where it was 1"):
+        run(tmp_path, Pairs(OtherPairX), 40)
+    assert run(tmp_path, Pairs(PairX), 40)
+
+
+class Pairs(Counting):
+    def process(self, record: Any, ctx: Any) -> Iterator[Any]:
+        value = self.held.value or self.record(0)
+        self.held.update(value._replace(n=value.n + 1))
+        yield ctx.key, value.n + 1, getattr(value, "x", None)
+
+
 def test_compatible_changes_need_nothing(tmp_path: Path) -> None:
     run(tmp_path, Counting(WithoutX), 20)
     before = {ref.name for stage in newest(tmp_path).state.chains for chain in stage for ref in chain}

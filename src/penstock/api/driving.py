@@ -14,10 +14,11 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from penstock.config import JobConfig
+from penstock.epochs.clock import Clock
 from penstock.epochs.executor import Executor, Prepares
 from penstock.epochs.history import JobResult, Listener, RunListener, StandbyListener
 from penstock.epochs.lease import SignOfLife
-from penstock.epochs.loop import Clock, EpochLoop
+from penstock.epochs.loop import EpochLoop
 from penstock.epochs.mirrors import check_start
 from penstock.epochs.rescaling import Rescale
 from penstock.epochs.standby import End, TakeOver, job_of, stand_by

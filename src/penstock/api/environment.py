@@ -19,9 +19,9 @@ from penstock.api.stream import DataStream
 from penstock.config import JobConfig
 from penstock.connectors.collection.source import CollectionSource
 from penstock.connectors.protocol import Source
+from penstock.epochs.clock import Clock
 from penstock.epochs.executor import Executor
 from penstock.epochs.history import JobResult, Listener
-from penstock.epochs.loop import Clock
 from penstock.epochs.status import StatusWriter
 from penstock.errors import ConfigError, PlanError, UserCodeError
 from penstock.plan.nodes import Graph

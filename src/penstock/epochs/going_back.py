@@ -23,6 +23,7 @@ from penstock.errors import ConfigError, CorruptFileError, PenstockError, Repeat
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, JobId, StepId
 from penstock.runtime.manifest import Manifest, WentBack, load_manifest
+from penstock.runtime.orders import EpochOrder
 from penstock.storage import Storage
 
 log = logging.getLogger("penstock")
@@ -286,3 +287,10 @@ def first_publication(epoch: Epoch, guarantee: Guarantee) -> Epoch:
 def last_publication(epoch: Epoch, guarantee: Guarantee) -> Epoch:
     """The greatest number under which an epoch publishes."""
     return Epoch((epoch + 1) * PUBLICATIONS - 1) if guarantee == "at-least-once" else epoch
+
+
+def publication_of(order: EpochOrder) -> Epoch:
+    """At least once: a number for what an attempt of an epoch publishes, before anybody knows when it will be committed.
+
+    It is above those of all attempts before it, and none is above the next epoch to be committed."""
+    return Epoch((order.head + 1) * PUBLICATIONS + order.term % 1000 * 1_000_000 + order.plan % 1_000_000)

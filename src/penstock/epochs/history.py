@@ -52,6 +52,7 @@ class JobResult:
     records_out: int = 0
     restarts: int = 0
     last_epoch: Epoch | None = None
+    """The newest that is committed; also one in which nothing was read."""
     rescale: Rescale | None = None
     """The run ended to go on with another parallelism."""
     history: deque[EpochRecord] = field(default_factory=lambda: deque(maxlen=10_000))

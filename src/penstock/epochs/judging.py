@@ -8,6 +8,8 @@ Laws:
 - States are claimed by step and name, or by names that step and state had before. A stored state is claimed once.
 - Values of an older schema stay in the files as long as nothing rewrites them: a program is compared with every schema that a
   stored value may have, not only with the last one. A rewrite clears that list.
+- A field that came with a default is not in values stored before, and means that default: a later program with another default
+  for it would change them, and is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from penstock.plan.nodes import Graph, Node
 from penstock.runtime.manifest import StateInfo, StateLayout
 from penstock.runtime.operators.operator import StateDeclaration
 from penstock.state.descriptors import MapState
-from penstock.state.evolution import compare, needs_trust, worst
+from penstock.state.evolution import carried, compare, needs_trust, worst
 from penstock.state.handles import state_codec
 from penstock.state.keys import key_codec
 from penstock.state.same_bytes import same, same_keys
@@ -164,8 +166,9 @@ def _still_stored(was: StateInfo, now: StateInfo) -> list[object]:
     """The schemas, other than the declared one, that stored values may have."""
     found: list[object] = []
     for schema in (was.schema, *was.earlier):
-        if not same(schema, now.schema) and not any(same(schema, other) for other in found):
-            found.append(schema)
+        kept = carried(schema, now.schema)
+        if not same(schema, now.schema) and not any(same(kept, other) for other in found):
+            found.append(kept)
     return found
 
 

@@ -11,34 +11,35 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-
-import msgspec
 
 from penstock.config import JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.epochs.admission import Admission
 from penstock.epochs.agreement import check_agreement
-from penstock.epochs.checkpoints import Checkpoints, Durability
+from penstock.epochs.checkpoints import Checkpoints
+from penstock.epochs.clock import Clock
 from penstock.epochs.commit import commit_sinks, write_manifest
 from penstock.epochs.compactor import Compactor
-from penstock.epochs.control import Inbox, Request
+from penstock.epochs.control import Inbox
+from penstock.epochs.deciding import Decider, Decision
+from penstock.epochs.endings import Endings
 from penstock.epochs.ends import describe_sinks, open_committers, open_sources
 from penstock.epochs.executor import Executor
 from penstock.epochs.fencing import fenced, find_head
-from penstock.epochs.going_back import PUBLICATIONS, look_back
+from penstock.epochs.following import manifest_after, manifest_without
+from penstock.epochs.going_back import look_back, publication_of
 from penstock.epochs.history import JobResult, Listener, record_of
-from penstock.epochs.inputs import SourceInput, SourcePlan, merge_clocks
+from penstock.epochs.inputs import SourceInput
 from penstock.epochs.intents import read_intent, write_intent
 from penstock.epochs.lease import SignOfLife
 from penstock.epochs.mirroring import Mirror, mirror_of
 from penstock.epochs.mirrors import mark_started, passed_over, read_mirror
 from penstock.epochs.orphans import OrphanSweep
-from penstock.epochs.pipeline import Pipeline, RanEpoch, layers_of
+from penstock.epochs.pipeline import Pipeline, RanEpoch
 from penstock.epochs.publishing import Publishing
-from penstock.epochs.repairs import caught_up, describe, following
-from penstock.epochs.rescaling import Rescale, asked_rescale
-from penstock.epochs.results import committables_of, files_of, metrics_of, next_due, partition_states, watermarks_of
+from penstock.epochs.repairs import describe
+from penstock.epochs.rescaling import Rescale
+from penstock.epochs.results import committables_of, files_of
 from penstock.epochs.retention import Retention
 from penstock.epochs.takeover import (
     Start,
@@ -65,8 +66,8 @@ from penstock.plan.nodes import Graph
 from penstock.plan.rewrites import rewrite
 from penstock.programs import Program
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, WentBack
-from penstock.runtime.orders import EpochOrder, TaskReport
+from penstock.runtime.manifest import Manifest, WentBack
+from penstock.runtime.orders import TaskReport
 from penstock.storage import Storage
 from penstock.timing.durations import to_ms
 
@@ -82,28 +83,6 @@ TAKE_OVERS = 20
 
 CAREFUL = 20
 """So many epochs wait for the commit of the one before, after layers were not where a task ran."""
-
-
-class Clock:
-    """Time for the loop; tests have their own."""
-
-    def now_ms(self) -> Milliseconds:
-        return round(time.time() * 1000)
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """An epoch that is to be run: the order for the tasks, and the sources' states if it succeeds."""
-
-    order: EpochOrder
-    sources: dict[str, SourceState]
-    durability: Durability
-    started_ms: Milliseconds
-    final: bool
-    ends_repair: bool = False
 
 
 class EpochLoop:
@@ -135,14 +114,10 @@ class EpochLoop:
         self._life = life or SignOfLife(storage, config)
         self._rescaling = rescale
         """The request that this loop was started for."""
-        self._rescale: Rescale | None = None
-        """The request that ends this loop."""
         self._program = program
-        self._plan_number = 0
         self._failures = 0
-        self._stop: Request | None = None
-        self._stop_asked = False
         self._inbox = Inbox(storage)
+        self._endings = Endings(self._inbox, config, self._clock)
         self._retention = Retention(storage, config.keep)
         self._admission = Admission(
             target_ms=to_ms(config.target_epoch),
@@ -154,27 +129,26 @@ class EpochLoop:
         self._depth = _depth(config)
         self._checkpoints = Checkpoints(interval_ms=to_ms(config.checkpoint_interval), ahead=self._depth > 0)
         self._careful = 0
-        self._idle = False
         self._mirror: Mirror | None = None
         self._warmed = time.monotonic()
         self.result: JobResult
         self._head: Manifest
         """The newest epoch that has run, committed or not."""
         self._job: CompiledJob
+        self._decider: Decider
         self._compactor: Compactor
         self._orphans: OrphanSweep
         self._publishing: Publishing
         self._pipeline: Pipeline
         self._term = Term(0)
         """None is taken yet."""
-        self._restored: Restored | None
         self._back: WentBack | None = None
         self._sources: list[SourceInput] = []
         self._committers: dict[StepId, Committer] = {}
 
     def request_stop(self) -> None:
         """Stop after the current epoch. Safe from a signal handler or another thread."""
-        self._stop_asked = True
+        self._endings.handed_over = True
 
     def run(self) -> JobResult:
         """Run the job to its end."""
@@ -182,18 +156,20 @@ class EpochLoop:
             self._take_over()
             self.result.finished = self._head.finished
             while True:
-                while not self._head.finished and not self._stopping():
+                while not self._head.finished and not self._endings.look():
                     self._turn()
                 if self._settle():
                     break
-            self._answer_stop()
-            self.result.rescale = self._rescale
-            if self._rescale is not None:
+            self._endings.settle(self._pipeline.head)
+            self.result.last_epoch = self._pipeline.head.epoch
+            self.result.stopped |= self._endings.stopped
+            self.result.rescale = self._endings.rescale
+            if self._endings.rescale is not None:
                 fail_point("rescale:stopped")
             else:
                 if self._mirror is not None:
                     self._mirror.finish()
-                self._life.release("finished" if self._head.finished else "handed-over" if self._stop_asked else "stopped")
+                self._life.release("finished" if self._head.finished else self._endings.named)
             return self.result
         except FencedError:
             raise
@@ -275,7 +251,15 @@ class EpochLoop:
 
     def _commit_take_over(self, taken: Taken) -> None:
         manifest = take_over_manifest(taken, self._config, self._storage, self._clock.now_ms(), self._back)
-        self._plan_number, self._restored = manifest.plan, manifest.restored
+        self._decider = Decider(
+            config=self._config,
+            job=self._job,
+            term=self._term,
+            sources=self._sources,
+            admission=self._admission,
+            checkpoints=self._checkpoints,
+            plan_number=manifest.plan,
+        )
         if (claim := claim_of(taken, manifest)) is not None:
             write_manifest(self._storage, claim)
             fail_point("rollback:claimed")
@@ -294,15 +278,16 @@ class EpochLoop:
             if self._careful:
                 self._pipeline.drain()
             self._checkpoints.wanted |= checkpoint or self._careful > 0
-            decision, wake_ms = self._decide()
-            if decision is None:
-                if self._config.until_idle:
-                    self._idle = True
-                else:
-                    self._wait(wake_ms)
-                return
-            self._run_epoch(decision)
-            self._failures = 0
+            committed, waiting = self._pipeline.look()
+            now = processing_time(self._clock.now_ms(), self._head)
+            decision = self._decider.decide(self._head, committed, waiting, now)
+            if isinstance(decision, Decision):
+                self._run_epoch(decision)
+                self._failures = 0
+            elif self._config.until_idle:
+                self._endings.idle = True
+            else:
+                self._wait(decision.wake_ms)
         except (FencedError, SinkRefusedError):
             raise
         except DeltaTooLargeError:
@@ -329,56 +314,6 @@ class EpochLoop:
             return False
         return True
 
-    def _decide(self) -> tuple[Decision | None, Milliseconds | None]:
-        """What the next epoch is, if there is a reason for one; else, when to look again."""
-        head, config = self._head, self._config
-        committed, waiting = self._pipeline.look()
-        now = processing_time(self._clock.now_ms(), head)
-        limits = self._admission.limits(sum(not head.sources.get(s.step, SourceState()).ended for s in self._sources))
-        plans: dict[str, SourcePlan] = {}
-        for source in self._sources:
-            state = head.sources.get(source.step, SourceState())
-            plan = source.plan(state, limits, now, config.parallelism)
-            if config.guarantee == "at-most-once" and plan.backlog is not None and plan.backlog > 2 * limits.records:
-                plan = source.plan(source.shed(state, now), limits, now, config.parallelism)
-            plans[source.step] = plan
-        fail_point("source:planned")
-        ended = all(plan.after.ended for plan in plans.values())
-        due = [time for time in (self._next_processing_timer(), self._checkpoints.due_ms(waiting)) if time is not None]
-        checkpoint = self._checkpoints.wanted and bool(waiting) and not waiting[-1].durable
-        ends_repair = caught_up(head.repair, self._sources, plans, ended=ended)
-        news = ended or checkpoint or ends_repair or any(plan.news for plan in plans.values())
-        if not news and not any(time <= now for time in due):
-            wakes = [plan.wake_ms for plan in plans.values() if plan.wake_ms is not None]
-            soon = any(plan.wake_ms is None for plan in plans.values())
-            return None, None if soon else min([*wakes, *due], default=None)
-        durability = self._checkpoints.durability(now, waiting, final=ended)
-        self._plan_number += 1
-        order = EpochOrder(
-            epoch=Epoch(committed.epoch + 1 + len(waiting)),
-            term=self._term,
-            plan=self._plan_number,
-            head=committed.epoch,
-            settled=committed.plan,
-            processing_time=now,
-            sources={step: plan.order for step, plan in plans.items()},
-            watermarks=head.watermarks,
-            states=partition_states(committed.state, head.state.next_due, layers_of(waiting)),
-            final=ended,
-            deltas=durability.deltas,
-            flush=durability.flush,
-        )
-        sources = {step: plan.after for step, plan in plans.items()}
-        decision = Decision(
-            order=order, sources=sources, durability=durability, started_ms=now, final=ended, ends_repair=ends_repair
-        )
-        return decision, None
-
-    def _next_processing_timer(self) -> Milliseconds | None:
-        ids = {number for (_, name), number in self._job.state_ids.items() if name == "timers:processing"}
-        due = [time for stage in self._head.state.next_due for times in stage for i, time in times.items() if i in ids]
-        return min(due, default=None)
-
     def _run_epoch(self, decision: Decision) -> None:
         started = time.perf_counter()
         order, durability = decision.order, decision.durability
@@ -395,7 +330,7 @@ class EpochLoop:
             raise
         if self._config.guarantee == "at-least-once":
             commit_sinks(self._committers, committables_of(reports), publication_of(order))
-        manifest = self._next_manifest(decision, reports)
+        manifest = manifest_after(self._head, decision, reports, self._config, self._clock.now_ms())
         record = record_of(
             manifest,
             reports,
@@ -428,34 +363,6 @@ class EpochLoop:
         pause = to_ms(self._config.epoch_interval) / 1000 - took
         if pause > 0:
             self._clock.sleep(pause)
-
-    def _next_manifest(self, decision: Decision, reports: list[TaskReport]) -> Manifest:
-        """The manifest of an epoch, but for the files of its state."""
-        order, head = decision.order, self._head
-        clocks: dict[str, dict[str, object]] = {}
-        for report in reports:
-            for step, reported in report.clocks.items():
-                clocks.setdefault(step, {}).update(reported)
-        return Manifest(
-            version=VERSION,
-            job=self._job.job,
-            epoch=order.epoch,
-            term=self._term,
-            plan=order.plan,
-            parent=head.epoch,
-            processing_time=order.processing_time,
-            created_ms=self._clock.now_ms(),
-            sources=merge_clocks(decision.sources, clocks),
-            watermarks={**head.watermarks, **watermarks_of(reports)},
-            state=msgspec.structs.replace(head.state, chains=[], next_due=next_due(head.state, reports)),
-            committables=committables_of(reports) if self._config.guarantee != "at-least-once" else {},
-            read=order.sources,
-            metrics=metrics_of(reports),
-            finished=decision.final,
-            program=head.program,
-            restored=self._restored,
-            repair=following(head.repair, order.epoch, ends=decision.ends_repair),
-        )
 
     # --- trouble -----------------------------------------------------------------------------------------------------------
 
@@ -500,30 +407,14 @@ class EpochLoop:
             self.result.finished = committed.finished
         _, waiting = self._pipeline.look()
         self._head = waiting[-1].manifest if waiting else self._pipeline.head
-        self._idle = False
+        self._endings.idle = False
 
     def _skip_failed(self) -> None:
         """At most once: what the failed epoch was to read is not read again."""
         head = self._pipeline.head
         sources = read_intent(self._storage, head.job, head.epoch)
         if sources:
-            self._plan_number += 1
-            skipped = Manifest(
-                version=VERSION,
-                job=head.job,
-                epoch=Epoch(head.epoch + 1),
-                term=self._term,
-                plan=self._plan_number,
-                parent=head.epoch,
-                processing_time=head.processing_time,
-                created_ms=self._clock.now_ms(),
-                sources={**head.sources, **sources},
-                watermarks=head.watermarks,
-                state=head.state,
-                program=head.program,
-                restored=self._restored,
-                repair=head.repair,
-            )
+            skipped = manifest_without(head, sources, self._term, self._decider.new_plan_number(), self._clock.now_ms())
             self._publishing.publish(skipped)
             self._pipeline.reset(skipped)
             self._head = skipped
@@ -551,35 +442,6 @@ class EpochLoop:
             pause = max(0.001, min(0.25, (wake_ms - self._clock.now_ms()) / 1000))
         self._clock.sleep(pause)
 
-    def _stopping(self) -> bool:
-        if self._stop_asked or self._idle or self._stop is not None:
-            self.result.stopped = True
-            return True
-        if self._rescale is not None:
-            return True
-        for request in self._inbox.pending():
-            if request.kind == "stop":
-                self._stop = request
-                self.result.stopped = True
-                return True
-            if request.kind == "rescale":
-                wanted = asked_rescale(request, self._config)
-                if isinstance(wanted, str):
-                    self._inbox.answer(request, False, wanted)
-                    continue
-                now = self._clock.now_ms()
-                self._rescale = Rescale(request=request, parallelism=wanted, before=self._config.parallelism, since_ms=now)
-                return True
-            self._inbox.answer(request, False, f"this job does not know the request {request.kind!r}")
-        return False
-
-    def _answer_stop(self) -> None:
-        if self._stop is not None:
-            last = self._pipeline.head.epoch
-            self._inbox.answer(self._stop, True, f"stopped after epoch {last}", epoch=last)
-        if self._rescale is not None:
-            self._rescale = replace(self._rescale, since_ms=max(self._rescale.since_ms, self._pipeline.head.created_ms))
-
     def _close_ends(self) -> None:
         for source in self._sources:
             _quietly(source.close)
@@ -595,15 +457,8 @@ class EpochLoop:
             _quietly(self._pipeline.close)
             _quietly(self._publishing.close)
         self._close_ends()
-        if self._rescale is None:
+        if self._endings.rescale is None:
             _quietly(self._executor.close)
-
-
-def publication_of(order: EpochOrder) -> Epoch:
-    """At least once: a number for what an attempt of an epoch publishes, before anybody knows when it will be committed.
-
-    It is above those of all attempts before it, and none is above the next epoch to be committed."""
-    return Epoch((order.head + 1) * PUBLICATIONS + order.term % 1000 * 1_000_000 + order.plan % 1_000_000)
 
 
 def _depth(config: JobConfig) -> int:

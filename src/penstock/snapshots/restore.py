@@ -43,9 +43,9 @@ log = logging.getLogger("penstock")
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """The job goes on from its own newest epoch, because of this."""
+    """The job goes on from its own newest epoch: that was asked for, or there is another reason."""
 
-    because: str
+    because: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def decide(snapshot: Snapshot, job: JobId | None, head: Manifest | None, *, own:
     if head is None:
         return Begin()
     if own and snapshot.manifest.epoch == head.epoch:
-        return GoOn("that is what was asked for")
+        return GoOn()
     last = head.restored
     if not again and last is not None and _same(snapshot, last):
         return GoOn(f"it has started from there already, in epoch {last.at}; --again starts from there once more")
@@ -111,7 +111,8 @@ def _resolve(
     if isinstance(decision, GoOn):
         held.close()
         assert head is not None
-        _tell(listeners, [f"goes on from its newest epoch, {head.epoch}, not from {snapshot.source}: {decision.because}"])
+        instead = f", not from {snapshot.source}: {decision.because}" if decision.because else ""
+        _tell(listeners, [f"goes on from its newest epoch, {head.epoch}{instead}"])
         return None
     manifest = reopened(snapshot.manifest)
     claims = check(rewrite(graph), config, snapshot, foreign=not own)

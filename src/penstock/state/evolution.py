@@ -49,6 +49,36 @@ def compare(stored: object, declared: object, aliases: Aliases | None = None) ->
     return _Comparison(aliases or Aliases()).types(stored, declared, _Place())
 
 
+def carried(stored: Any, declared: Any) -> Any:
+    """The schema of values that were stored as `stored`, once a program has gone on with them as `declared`, which can read them.
+
+    A field that is new is in few of them; in the others it is its default, whatever a later program says.
+    """
+    if not isinstance(stored, dict) or not isinstance(declared, dict) or "recursive" in stored or "recursive" in declared:
+        return stored
+    if "union" in stored:
+        return {"union": [_carried_member(one, members(declared)) for one in stored["union"]]}
+    kind = next(iter(stored))
+    if kind != next(iter(declared)):
+        return stored
+    if kind == "record":
+        wanted = {one["name"]: one for one in declared["fields"]}
+        fields = [{**one, "type": carried(one["type"], wanted.get(one["name"], one)["type"])} for one in stored["fields"]]
+        there = {one["name"] for one in fields}
+        added = [one for one in declared["fields"] if one["name"] not in there and not one["required"]]
+        return {**stored, "fields": [*fields, *({**one, "absent": True} for one in added if "'recursive'" not in repr(one))]}
+    if kind == "constrained" or kind in _ITEMS or kind in _MEMBERS:
+        return {**stored, kind: carried(stored[kind], declared[kind])}
+    if kind in ("tuple", "dict") and len(stored[kind]) == len(declared[kind]):
+        return {kind: [carried(one, other) for one, other in zip(stored[kind], declared[kind], strict=True)]}
+    return stored
+
+
+def _carried_member(one: Any, others: list[Any]) -> Any:
+    alike = [other for other in others if _head(one) == _head(other)]
+    return carried(one, alike[0]) if len(alike) == 1 else one
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where in the two types we are. `exact`: among values that must stay different."""
@@ -178,7 +208,7 @@ class _Comparison:
 
     def _same_field(self, old: Any, new: Any, at: _Place) -> list[Note]:
         found = self.types(old["type"], new["type"], at)
-        if "default" in old and old["default"] != new.get("default", ...):
+        if old.get("absent") and "default" in old and old["default"] != new.get("default", ...):
             found.append(
                 Note("incompatible", f"{at} was not stored where it was {old['default']!r}, and that is not its default now")
             )
@@ -201,7 +231,7 @@ class _Comparison:
                     found.append(Note("incompatible", f"{place}: fields without names can only be appended"))
                     continue
                 found.append(Note("migrates", f"{here} was called {was['name']!r}"))
-            found += self.types(was["type"], one["type"], here)
+            found += self._same_field(was, one, here)
         for was in old["fields"][len(new["fields"]) :]:
             here = replace(at, path=(*at.path, was["name"]))
             found.append(Note("incompatible", f"{here} is gone, from a record without field names"))

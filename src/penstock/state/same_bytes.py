@@ -21,7 +21,7 @@ def _normal(schema: Any, outer: tuple[str, ...]) -> object:
         return {"up": outer[::-1].index(schema["recursive"])}
     if "record" in schema:
         inside = (*outer, schema["record"])
-        fields = [(f["name"], _normal(f["type"], inside), f.get("absent"), repr(f.get("default"))) for f in schema["fields"]]
+        fields = [(f["name"], _normal(f["type"], inside), f.get("absent") and repr(f.get("default"))) for f in schema["fields"]]
         return {"form": schema["form"], "tag": schema.get("tag"), "fields": fields}
     if "enum" in schema:
         return {"values": sorted(schema["values"].values(), key=repr)}

@@ -3,13 +3,13 @@
     "int", "str", "any", ...                       a built-in
     {"list": item}, {"dict": [key, value]}, ...    a container
     {"union": [types]}                             Optional is a union with "none"
-    {"record": name, "form": "map", "fields": [{"name", "type", "required"}]}    dataclass, struct, NamedTuple, TypedDict
+    {"record": name, "form": "map", "fields": [{"name", "type", "required", "default"}]}    dataclass, struct, NamedTuple, TypedDict
     {"recursive": name}                            a record inside itself
     {"custom": name}                               a registered codec
     {"constrained": type, "by": {"ge": 0}}         a type with limits (`msgspec.Meta`)
 
-A record that refuses fields it does not know is `"closed"`. A field that a stored value may lack is `"absent"`; if that means it
-had its default (`omit_defaults`), the default is there too.
+A record that refuses fields it does not know is `"closed"`. A field that a stored value may lack is `"absent"`; it means its
+default then, if it has one.
 
 Law: equal types have equal schemas, in any process.
 """
@@ -44,6 +44,7 @@ _SCALARS: dict[type, str] = {
 _ITEMS: dict[type, str] = {mi.ListType: "list", mi.SetType: "set", mi.FrozenSetType: "frozenset", mi.VarTupleType: "tuple_of"}
 _CHANGEABLE = (mi.AnyType, mi.ByteArrayType, mi.ListType, mi.SetType, mi.DictType, mi.TypedDictType, mi.MemoryViewType)
 _LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "tz")
+_EMPTY = (list, dict, set)
 _RECORDS = (mi.StructType, mi.DataclassType, mi.NamedTupleType, mi.TypedDictType)
 
 
@@ -102,11 +103,22 @@ def _record(info: mi.StructType | mi.DataclassType | mi.NamedTupleType | mi.Type
             "name": f.encode_name,
             "type": describe(f.type, (*inside, info.cls)),
             "required": f.required,
+            **_default(f),
             **({} if array else _absence(info, f)),
         }
         for f in info.fields
     ]
     return schema
+
+
+def _default(field: mi.Field) -> dict[str, object]:
+    """What the field is where nobody says, if that can be written down."""
+    if field.default_factory in _EMPTY:
+        return {"default": []}
+    if field.default is msgspec.NODEFAULT:
+        return {}
+    default = msgspec.json.decode(msgspec.json.encode(field.default, enc_hook=repr))
+    return {} if " at 0x" in repr(default) else {"default": default}
 
 
 def _absence(info: mi.StructType | mi.DataclassType | mi.NamedTupleType | mi.TypedDictType, field: mi.Field) -> dict[str, object]:
@@ -116,10 +128,8 @@ def _absence(info: mi.StructType | mi.DataclassType | mi.NamedTupleType | mi.Typ
     if field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT:
         return {"absent": True}  # a key that is not required, or UNSET
     if isinstance(info, mi.StructType) and info.cls.__struct_config__.omit_defaults:
-        if field.default is not msgspec.NODEFAULT:
-            return {"absent": True, "default": msgspec.json.decode(msgspec.json.encode(field.default, enc_hook=repr))}
-        if field.default_factory in (list, dict, set):
-            return {"absent": True, "default": []}
+        if field.default is not msgspec.NODEFAULT or field.default_factory in _EMPTY:
+            return {"absent": True}
     if isinstance(info, mi.DataclassType) and any(f.name == field.name and not f.init for f in dataclasses.fields(info.cls)):
         return {"absent": True}
     return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.epochs.loop import Clock
+from penstock.epochs.clock import Clock
 from penstock.ids import Milliseconds
 
 

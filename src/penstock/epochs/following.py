@@ -1,0 +1,67 @@
+"""The manifests a running driver writes: of an epoch that has run, and of one that is passed over."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.config import JobConfig
+from penstock.epochs.deciding import Decision
+from penstock.epochs.inputs import merge_clocks
+from penstock.epochs.repairs import following
+from penstock.epochs.results import committables_of, metrics_of, next_due, watermarks_of
+from penstock.ids import Epoch, Milliseconds, Term
+from penstock.runtime.manifest import VERSION, Manifest, SourceState
+from penstock.runtime.orders import TaskReport
+
+
+def manifest_after(
+    head: Manifest, decision: Decision, reports: list[TaskReport], config: JobConfig, created_ms: Milliseconds
+) -> Manifest:
+    """The manifest of an epoch that has run on top of `head`, but for the files of its state. Pure."""
+    order = decision.order
+    clocks: dict[str, dict[str, object]] = {}
+    for report in reports:
+        for step, reported in report.clocks.items():
+            clocks.setdefault(step, {}).update(reported)
+    return Manifest(
+        version=VERSION,
+        job=head.job,
+        epoch=order.epoch,
+        term=order.term,
+        plan=order.plan,
+        parent=head.epoch,
+        processing_time=order.processing_time,
+        created_ms=created_ms,
+        sources=merge_clocks(decision.sources, clocks),
+        watermarks={**head.watermarks, **watermarks_of(reports)},
+        state=msgspec.structs.replace(head.state, chains=[], next_due=next_due(head.state, reports)),
+        committables=committables_of(reports) if config.guarantee != "at-least-once" else {},
+        read=order.sources,
+        metrics=metrics_of(reports),
+        finished=decision.final,
+        program=head.program,
+        restored=head.restored,
+        repair=following(head.repair, order.epoch, ends=decision.ends_repair),
+    )
+
+
+def manifest_without(
+    head: Manifest, sources: dict[str, SourceState], term: Term, plan: int, created_ms: Milliseconds
+) -> Manifest:
+    """At most once: of an epoch that failed, and whose input is not read again. Pure."""
+    return Manifest(
+        version=VERSION,
+        job=head.job,
+        epoch=Epoch(head.epoch + 1),
+        term=term,
+        plan=plan,
+        parent=head.epoch,
+        processing_time=head.processing_time,
+        created_ms=created_ms,
+        sources={**head.sources, **sources},
+        watermarks=head.watermarks,
+        state=head.state,
+        program=head.program,
+        restored=head.restored,
+        repair=head.repair,
+    )
