@@ -39,7 +39,9 @@ def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--keys", type=int, nargs="+", default=[1_000_000, 5_000_000])
     parser.add_argument("--seconds", type=int, default=40, help="of each throughput that is measured")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each throughput; two more savepoints than these beside a running job")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="runs of each throughput; two more savepoints than these beside a running job"
+    )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = parser.parse_args()
     report = Report("snapshots")

@@ -10,6 +10,7 @@ import pytest
 
 from penstock import GeneratorSource, KeyedProcessFunction, ListState, StreamEnvironment, Watermarks
 from penstock.epochs import loop
+from penstock.epochs.clock import Clock
 from penstock.ids import MAX_WATERMARK, Milliseconds
 from penstock.runtime.spill import FrameBuffer
 from penstock.timing.valve import Valve
@@ -97,7 +98,7 @@ def test_it_fails_when_watermarks_go_back(monkeypatch: pytest.MonkeyPatch) -> No
     breaks(check_valve)
 
 
-class Backwards(loop.Clock):
+class Backwards(Clock):
     """A clock that is set back again and again."""
 
     def __init__(self) -> None:

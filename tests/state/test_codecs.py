@@ -131,8 +131,8 @@ def test_schemas() -> None:
         "form": "map",
         "fields": [
             {"name": "page", "type": "str", "required": True},
-            {"name": "seen", "type": {"union": ["datetime", "none"]}, "required": False},
-            {"name": "tags", "type": {"list": "str"}, "required": False},
+            {"name": "seen", "type": {"union": ["datetime", "none"]}, "required": False, "default": None},
+            {"name": "tags", "type": {"list": "str"}, "required": False, "default": []},
         ],
     }
     schema = codec_for(Node).schema

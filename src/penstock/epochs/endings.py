@@ -7,6 +7,7 @@ from dataclasses import replace
 from penstock.config import JobConfig
 from penstock.epochs.clock import Clock
 from penstock.epochs.control import Inbox, Request
+from penstock.epochs.lease import Released
 from penstock.epochs.rescaling import Rescale, asked_rescale
 from penstock.runtime.manifest import Manifest
 
@@ -30,7 +31,7 @@ class Endings:
 
     def look(self) -> bool:
         """Is this the end? Reads requests, and refuses those that cannot be."""
-        if self.stopped or self.rescale is not None:
+        if self._known():
             return True
         for request in self._inbox.pending():
             if request.kind == "stop":
@@ -39,9 +40,12 @@ class Endings:
                 self._consider(request)
             else:
                 self._inbox.answer(request, False, f"this job does not know the request {request.kind!r}")
-            if self.stopped or self.rescale is not None:
+            if self._known():
                 return True
         return False
+
+    def _known(self) -> bool:
+        return self.stopped or self.rescale is not None
 
     def _consider(self, request: Request) -> None:
         wanted = asked_rescale(request, self._config)
@@ -59,6 +63,6 @@ class Endings:
             self.rescale = replace(self.rescale, since_ms=max(self.rescale.since_ms, last.created_ms))
 
     @property
-    def named(self) -> str:
+    def named(self) -> Released:
         """How the lease calls it."""
         return "handed-over" if self.handed_over else "stopped"

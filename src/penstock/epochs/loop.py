@@ -231,6 +231,15 @@ class EpochLoop:
             mirror=self._mirror,
         )
         self._commit_take_over(taken)
+        self._decider = Decider(
+            config=config,
+            job=self._job,
+            term=self._term,
+            sources=self._sources,
+            admission=self._admission,
+            checkpoints=self._checkpoints,
+            plan_number=self._head.plan,
+        )
         if lost:
             mark_started(storage)
         if self._start is not None:
@@ -251,15 +260,6 @@ class EpochLoop:
 
     def _commit_take_over(self, taken: Taken) -> None:
         manifest = take_over_manifest(taken, self._config, self._storage, self._clock.now_ms(), self._back)
-        self._decider = Decider(
-            config=self._config,
-            job=self._job,
-            term=self._term,
-            sources=self._sources,
-            admission=self._admission,
-            checkpoints=self._checkpoints,
-            plan_number=manifest.plan,
-        )
         if (claim := claim_of(taken, manifest)) is not None:
             write_manifest(self._storage, claim)
             fail_point("rollback:claimed")

@@ -208,12 +208,12 @@ class _Comparison:
 
     def _same_field(self, old: Any, new: Any, at: _Place) -> list[Note]:
         found = self.types(old["type"], new["type"], at)
-        if old.get("absent") and "default" in old and old["default"] != new.get("default", ...):
+        if old.get("absent") and new["required"]:
+            found.append(Note("incompatible", f"{at} is not in every stored value, and has no default now"))
+        elif old.get("absent") and "default" in old and old["default"] != new.get("default", ...):
             found.append(
                 Note("incompatible", f"{at} was not stored where it was {old['default']!r}, and that is not its default now")
             )
-        elif old.get("absent") and new["required"]:
-            found.append(Note("incompatible", f"{at} is not in every stored value, and has no default now"))
         return found
 
     def _by_place(self, old: Any, new: Any, at: _Place) -> list[Note]:

@@ -3,7 +3,8 @@
     "int", "str", "any", ...                       a built-in
     {"list": item}, {"dict": [key, value]}, ...    a container
     {"union": [types]}                             Optional is a union with "none"
-    {"record": name, "form": "map", "fields": [{"name", "type", "required", "default"}]}    dataclass, struct, NamedTuple, TypedDict
+    {"record": name, "form": "map",                dataclass, struct, NamedTuple, TypedDict
+     "fields": [{"name", "type", "required", "default"}]}
     {"recursive": name}                            a record inside itself
     {"custom": name}                               a registered codec
     {"constrained": type, "by": {"ge": 0}}         a type with limits (`msgspec.Meta`)
@@ -127,9 +128,9 @@ def _absence(info: mi.StructType | mi.DataclassType | mi.NamedTupleType | mi.Typ
         return {}
     if field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT:
         return {"absent": True}  # a key that is not required, or UNSET
-    if isinstance(info, mi.StructType) and info.cls.__struct_config__.omit_defaults:
-        if field.default is not msgspec.NODEFAULT or field.default_factory in _EMPTY:
-            return {"absent": True}
+    if isinstance(info, mi.StructType):
+        known = field.default is not msgspec.NODEFAULT or field.default_factory in _EMPTY
+        return {"absent": True} if info.cls.__struct_config__.omit_defaults and known else {}
     if isinstance(info, mi.DataclassType) and any(f.name == field.name and not f.init for f in dataclasses.fields(info.cls)):
         return {"absent": True}
     return {}
