@@ -75,6 +75,7 @@ def run_tws(task: Task, folder: Path) -> tuple[Result, pa.Table]:
         "files_per_batch": FILES // BATCHES,
         "processes": PROCESSES,
         "api": task.options["tws_api"],
+        "java_options": task.options["tws_java_options"],
         "out": str(folder),
     }
     python = python_of(SPARK)
@@ -124,10 +125,15 @@ def main() -> int:
     )
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--tws-api", choices=("rows", "pandas"), default="rows")
+    parser.add_argument("--tws-java-options", default="", metavar="TEXT", help="for its JVM; write --tws-java-options=-X...")
     parser.add_argument("--tws-every", type=int, default=10, help="with 200k keys or more: every n-th key for tws; 1 for all")
     parser.add_argument("--bytewax-batch", type=int, default=1000, help="records a Bytewax source hands over at a time")
     arguments = parser.parse_args()
-    options = {"tws_api": arguments.tws_api, "bytewax_batch": arguments.bytewax_batch}
+    options = {
+        "tws_api": arguments.tws_api,
+        "tws_java_options": arguments.tws_java_options,
+        "bytewax_batch": arguments.bytewax_batch,
+    }
 
     report = Report("keyed_process")
     rows: list[list[str]] = []

@@ -75,6 +75,7 @@ def main(parameters: dict[str, Any]) -> dict[str, Any]:
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         )
         .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+        .config("spark.driver.extraJavaOptions", parameters["java_options"])
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
