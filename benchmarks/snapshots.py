@@ -8,10 +8,10 @@ State: per key a count, a sum and a text, about 100 bytes with the key. Events a
   reads and sorts the same Parquet by key group and key, and keeps nothing.
 - `delta`: everything that epochs which touch 10k of the keys make the job write (deltas, manifests, merged files) over the bytes
   of the changed entries, keys and values.
-- `interval`: throughput with a commit of every epoch over that with a checkpoint every 30 s.
+- `interval`: throughput with a commit of every epoch over that with a checkpoint every 30 s, in turns in one warm session.
 - `during`: throughput of a job with 1M keys while `penstock savepoint` runs beside it, over that without, in turns.
 - `slow_storage`, `slow_sink`: throughput with a storage that takes 1 s for each write, and with a sink whose commit takes 300 ms,
-  over that without.
+  over that without, in turns as well.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from harness.contenders import ContenderError, run_contender
 from harness.peers import SPARK, python_of
 from harness.penstock_snapshots import Keys
 from harness.places import fresh_folder
-from harness.progress import say
 from harness.report import Report, parser_of, table_of
 
 JOBS = "harness.penstock_snapshots"
@@ -39,9 +38,7 @@ def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--keys", type=int, nargs="+", default=[1_000_000, 5_000_000])
     parser.add_argument("--seconds", type=int, default=40, help="of each throughput that is measured")
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="runs of each throughput; two more savepoints than these beside a running job"
-    )
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each throughput; also savepoints beside a running job")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = parser.parse_args()
     report = Report("snapshots")
@@ -61,7 +58,7 @@ def main() -> int:
             report.ratio("slow_sink", rates["sink"], rates["fast"])
             rows += [[f"{name}: {rate:,.0f} events/s", "", "", "", ""] for name, rate in rates.items()]
         if "during" in arguments.only:
-            rows += during(min(arguments.keys), arguments.rounds + 2, report)
+            rows += during(min(arguments.keys), arguments.rounds, report)
     except ContenderError as error:
         report.problems.append(str(error))
     columns = ["what", "seconds", "bytes", "peak memory", "rows"]
@@ -129,17 +126,13 @@ def _distinct_touched(keys: int) -> int:
 
 
 def throughputs(what: str, kinds: dict[str, dict[str, Any]], arguments: Any, report: Report) -> dict[str, float]:
-    """The median rate of each kind, run in turns."""
-    found: dict[str, list[float]] = {name: [] for name in kinds}
-    for number in range(arguments.rounds):
-        for name, options in kinds.items():
-            folder = fresh_folder("snapshots", f"{what}-{name}-{number}")
-            base = {"job": "throughput", "keys": 10_000, "seconds": arguments.seconds, "warm_seconds": 10, "out": str(folder)}
-            result = run_contender(JOBS, {**base, **options}, folder, label=f"{what} {name}")
-            say(f"{what} {name}: {result['rate']:,.0f} events/s, {result['epochs']} epochs, {result['commits']} commits")
-            found[name].append(result["rate"])
-    report.details[what] = {name: [round(rate) for rate in rates] for name, rates in found.items()}
-    medians = {name: statistics.median(rates) for name, rates in found.items()}
+    """The median rate of each kind, run in turns in one session."""
+    folder = fresh_folder("snapshots", what)
+    base = {"job": "throughputs", "keys": 10_000, "seconds": arguments.seconds, "warm_seconds": 10, "out": str(folder)}
+    found = run_contender(JOBS, {**base, "kinds": kinds, "rounds": arguments.rounds}, folder, label=what)["found"]
+    rates = {name: [result["rate"] for result in results] for name, results in found.items()}
+    report.details[what] = {name: [round(rate) for rate in some] for name, some in rates.items()}
+    medians = {name: statistics.median(some) for name, some in rates.items()}
     report.rates |= {f"{what}_{name}": round(rate) for name, rate in medians.items()}
     return medians
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import threading
@@ -32,6 +33,9 @@ Parameters = dict[str, Any]
 Result = dict[str, Any]
 
 COLUMNS = ("key", "count")
+WARM_S = 8
+"""Of each job, which do not count: its epochs grow at first."""
+
 VALUE = 84
 """Bytes of text in a value: with its key, counters and framing about 100."""
 
@@ -173,21 +177,27 @@ def _workers_peak_kb() -> int:
 # --- throughput ------------------------------------------------------------------------------------------------------------
 
 
-def throughput(parameters: Parameters) -> Result:
-    """Events a second over the steady part of a run. `interval`: seconds between checkpoints; `slow`: what is slow."""
-    slow = parameters.get("slow", "")
-    settings: dict[str, Any] = {"checkpoint_interval": parameters.get("interval", 0), "target_epoch": 1}
-    if slow == "storage":
-        penstock.api.environment.open_storage = SlowStorage  # type: ignore[attr-defined]
-    sink = SlowSink if slow == "sink" else FileSink
-    env = environment("steady", parameters, **settings)
-    program(env, parameters, None, sink(str(Path(parameters["out"], "out")), format="parquet", columns=COLUMNS))
-    return steady(env, parameters)
+def throughputs(parameters: Parameters) -> Result:
+    """Events a second of jobs that differ in their options only, in turns in one warm session: {name: [rate of each round]}."""
+    kinds: dict[str, Parameters] = parameters["kinds"]
+    _steady("warm", {**parameters, "seconds": parameters["warm_seconds"]})
+    progress("warm")
+    found: dict[str, list[Result]] = {name: [] for name in kinds}
+    for number in range(parameters["rounds"]):
+        for name in sorted(kinds, reverse=number % 2 == 1):
+            result = _steady(f"{name}-{number}", {**parameters, **kinds[name]})
+            found[name].append(result)
+            progress(f"{name}: {result['rate']:,.0f} events/s, {result['epochs']} epochs, {result['commits']} commits")
+    return {"found": found}
 
 
-def steady(env: StreamEnvironment, parameters: Parameters) -> Result:
-    """Run for a while; the rate of what was read between two moments, counted when epochs have run."""
-    seconds, warm = parameters["seconds"], parameters["warm_seconds"]
+def _steady(name: str, parameters: Parameters) -> Result:
+    """Run a job for a while; the rate of what was read between two moments, counted when epochs have run.
+
+    `interval`: seconds between checkpoints; `slow`: what is slow."""
+    slow, out = parameters.get("slow", ""), Path(parameters["out"], f"{name}-out")
+    fast = penstock.api.environment.open_storage  # type: ignore[attr-defined]
+    penstock.api.environment.open_storage = SlowStorage if slow == "storage" else fast  # type: ignore[attr-defined]
     marks: list[tuple[float, int]] = []
     records = 0
 
@@ -196,11 +206,18 @@ def steady(env: StreamEnvironment, parameters: Parameters) -> Result:
         records += record.records_in
         marks.append((record.started_ms / 1000 + record.run_seconds, records))
 
-    timer = threading.Timer(seconds + warm, lambda: Job(Path(parameters["out"], "steady-storage")).stop())
-    timer.start()
-    result = env.execute(listener=listen)
-    timer.join()
-    begin = next(mark for mark in marks if mark[0] >= marks[0][0] + warm)
+    try:
+        env = environment(name, parameters, checkpoint_interval=parameters.get("interval", 0), target_epoch=1)
+        program(env, parameters, None, (SlowSink if slow == "sink" else FileSink)(str(out), format="parquet", columns=COLUMNS))
+        stop = threading.Timer(parameters["seconds"] + WARM_S, lambda: Job(Path(parameters["out"], f"{name}-storage")).stop())
+        stop.start()
+        result = env.execute(listener=listen)
+        stop.join()
+    finally:
+        penstock.api.environment.open_storage = fast  # type: ignore[attr-defined]
+        shutil.rmtree(out, ignore_errors=True)
+    assert result.records_out == result.records_in, "there is a record for each event"
+    begin = next(mark for mark in marks if mark[0] >= marks[0][0] + WARM_S)
     end = marks[-1]
     rate = (end[1] - begin[1]) / (end[0] - begin[0])
     return {"rate": rate, "epochs": result.epochs, "commits": len({r.committed_ms for r in result.history}), "records": records}
@@ -301,6 +318,6 @@ JOBS: dict[str, Callable[[Parameters], Result]] = {
     "load": load,
     "savepoint": savepoint,
     "restore": restore,
-    "throughput": throughput,
+    "throughputs": throughputs,
     "during": during,
 }
