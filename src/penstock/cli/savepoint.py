@@ -18,8 +18,8 @@ from penstock.api.job import Job
 from penstock.cli.problems import clean_errors, errors
 from penstock.cli.progress import duration
 from penstock.snapshots.format import SavepointInfo
+from penstock.snapshots.giving_way import lower_priority
 from penstock.snapshots.savepoint import SavepointProgress, Told
-from penstock.snapshots.saving_process import lower_priority
 
 
 def savepoint_command(

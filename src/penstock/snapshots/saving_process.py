@@ -19,21 +19,22 @@ import msgspec
 
 from penstock.errors import StateError
 from penstock.snapshots.format import SavedState
+from penstock.snapshots.giving_way import GivesWay, lower_priority
 from penstock.snapshots.saving import Part, Told, write_part
 from penstock.storage import Storage, open_storage
 
-NICENESS = 19
 TELL_S = 0.1
 
 _MAIN = "import sys; from penstock.snapshots.saving_process import serve; serve(sys.stdin.buffer, sys.stdout.buffer)"
 
 
 class PartTask(msgspec.Struct, frozen=True):
-    """A part, where it is and where it shall go."""
+    """A part, where it is and where it shall go. `nice`: others need the processors more."""
 
     storage: str
     place: str
     part: Part
+    nice: bool
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -50,7 +51,7 @@ def write_parts(storage: Storage, place: Storage, parts: list[Part], told: Told,
     processes = [_start(nice=nice) for _ in parts]
     try:
         with ThreadPoolExecutor(len(parts), "penstock-savepoint") as threads:
-            tasks = [PartTask(storage.uri, place.uri, part) for part in parts]
+            tasks = [PartTask(storage.uri, place.uri, part, nice) for part in parts]
             futures = [threads.submit(_follow, process, task, told) for process, task in zip(processes, tasks, strict=True)]
             try:
                 return [future.result() for future in futures]
@@ -104,7 +105,7 @@ def serve(tasks: IO[bytes], answers: IO[bytes]) -> None:
         return
     threading.Thread(target=_go_with_maker, args=(tasks,), daemon=True).start()
     task = msgspec.msgpack.decode(data, type=PartTask)
-    progress = _Progress(answers)
+    progress = _Progress(answers, GivesWay() if task.nice else None)
     try:
         states = write_part(open_storage(task.storage), open_storage(task.place), task.part, progress)
         said = Said(progress.groups, progress.rows, states)
@@ -112,16 +113,6 @@ def serve(tasks: IO[bytes], answers: IO[bytes]) -> None:
         notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
         said = Said(error=f"{error}{notes}" or type(error).__name__)
     _send(answers, msgspec.msgpack.encode(said))
-
-
-def lower_priority(process: int) -> None:
-    """Let everything else go before a process."""
-    with contextlib.suppress(ProcessLookupError):
-        os.setpriority(os.PRIO_PROCESS, process, NICENESS)
-    with contextlib.suppress(OSError):  # Linux: also for its session, if that is the process alone
-        if os.getsid(process) == process:
-            with open(f"/proc/{process}/autogroup", "w") as file:
-                file.write(str(NICENESS))
 
 
 def _go_with_maker(tasks: IO[bytes]) -> None:
@@ -133,8 +124,9 @@ def _go_with_maker(tasks: IO[bytes]) -> None:
 class _Progress:
     """Tells now and then."""
 
-    def __init__(self, answers: IO[bytes]) -> None:
+    def __init__(self, answers: IO[bytes], give_way: GivesWay | None) -> None:
         self._answers = answers
+        self._give_way = give_way
         self._at = time.monotonic()
         self.groups = self.rows = 0
 
@@ -145,6 +137,8 @@ class _Progress:
             _send(self._answers, msgspec.msgpack.encode(Said(self.groups, self.rows)))
             self._at = time.monotonic()
             self.groups = self.rows = 0
+        if self._give_way is not None:
+            self._give_way()
 
 
 def _send(stream: IO[bytes], data: bytes) -> None:
