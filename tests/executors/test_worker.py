@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import weakref
 from collections.abc import Iterator
 
@@ -18,22 +17,46 @@ class Node:
 
 
 @pytest.fixture(autouse=True)
-def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(worker, "_tasks", itertools.count(1))
+def as_it_was() -> Iterator[None]:
     yield
     gc.unfreeze()
 
 
-def test_what_lives_before_a_task_is_searched_for_cycles_now_and_then_only() -> None:
+def tasks(set_aside: worker.SetAside, count: int = worker._LOOK_EVERY) -> None:
+    """The daemon collects after each task."""
+    for _ in range(count):
+        set_aside()
+    gc.collect()
+
+
+def test_a_large_heap_that_does_not_grow_is_not_searched_again() -> None:
+    set_aside = worker.SetAside()
+    kept = [[number] for number in range(2 * worker._MANY)]
     node = Node()
     dead = weakref.ref(node)
-    worker._set_aside()
-    assert gc.get_freeze_count() > 0
+    tasks(set_aside, 1)
     del node
-    for _ in range(2, worker._SEARCH_ALL_EVERY):
-        worker._set_aside()
-        gc.collect()
-        assert dead() is not None
-    worker._set_aside()
-    gc.collect()
+    tasks(set_aside)
+    tasks(set_aside)
+    assert dead() is not None
+    assert gc.get_freeze_count() > len(kept)
+
+
+def test_cycles_that_outlive_their_tasks_do_not_gather() -> None:
+    set_aside = worker.SetAside()
+    tasks(set_aside, 1)
+    first = gc.get_freeze_count()
+    for _ in range(5):
+        nodes = [Node() for _ in range(worker._MANY)]
+        dead = weakref.ref(nodes[0])
+        set_aside()
+        nodes.clear()
+        tasks(set_aside)
+        tasks(set_aside)
+    assert dead() is None or gc.get_freeze_count() < worker._GROWN * first + 3 * worker._MANY
+    nodes = [Node() for _ in range(worker._MANY * 2 + first // 2)]
+    dead = weakref.ref(nodes[0])
+    set_aside()
+    nodes.clear()
+    tasks(set_aside)
     assert dead() is None

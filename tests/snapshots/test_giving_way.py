@@ -29,7 +29,7 @@ def test_a_machine_is_crowded_when_no_processor_is_left(idle: float, own: float,
 
 def test_pauses_follow_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(giving_way.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "sleep", slept.append)
     monkeypatch.setattr(giving_way, "idle_s", lambda: 0.0)
     gives_way = GivesWay()
     began = time.process_time()

@@ -11,7 +11,7 @@ import os
 import time
 
 NICENESS = 19
-PAUSES = 9
+PAUSES = 5
 """So many times as long as it worked it pauses."""
 
 LOOK_S = 0.25

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import sys
 import zipimport
 from collections.abc import Iterable, Iterator
@@ -18,9 +17,11 @@ from penstock.runtime.orders import EpochOrder, attempt_name, decode_order
 from penstock.runtime.services import FunctionPool
 from penstock.runtime.task import Task
 
-_SEARCH_ALL_EVERY = 100
+_LOOK_EVERY = 100
+"""Tasks."""
+_GROWN, _MANY = 1.25, 100_000
+"""Much more is so many times as many objects, and so many in addition."""
 
-_tasks = itertools.count(1)
 _pack_target = Struct("!q").pack
 _jobs: dict[str, tuple[CompiledJob, FunctionPool]] = {}
 _orders: dict[tuple[str, int, int], EpochOrder] = {}
@@ -89,16 +90,31 @@ def _no_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _set_aside() -> None:
-    """Take what lives now out of the search for cycles.
+class SetAside:
+    """Takes what lives when a task begins out of the search for cycles.
 
     After each task PySpark's daemon searches all that the process has ever imported, and the next task waits for it. What is set
-    aside was searched after the task before; now and then all of it is searched again, so that nothing is kept for ever.
+    aside was searched after the task before. Everything is searched again when there is much more of it than after the last time:
+    of a large heap that takes seconds.
     """
-    if next(_tasks) % _SEARCH_ALL_EVERY:
+
+    def __init__(self) -> None:
+        self._tasks = 0
+        self._kept = 0
+        self._searched = True
+
+    def __call__(self) -> None:
+        self._tasks += 1
+        if self._tasks % _LOOK_EVERY == 0 and gc.get_freeze_count() > _GROWN * self._kept + _MANY:
+            gc.unfreeze()
+            self._searched = True
+            return
         gc.freeze()
-    else:
-        gc.unfreeze()
+        if self._searched:
+            self._kept, self._searched = gc.get_freeze_count(), False
+
+
+_set_aside = SetAside()
 
 
 class CloseFunctions:
