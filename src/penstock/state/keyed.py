@@ -253,8 +253,13 @@ class KeyedState:
         self.slots.clear()
 
     def close(self) -> None:
+        """Let go of everything: functions, which live on, still have their handles, and with them this."""
         if self._spilled is not None:
             self._spilled.close()
+        self.slots.clear()
+        self.handles.clear()
+        for queue in (self.event_timers, self.processing_timers, *self.ttl_timers):
+            queue.close()
 
 
 def store_key(slot: Slot, state_id: int) -> bytes:

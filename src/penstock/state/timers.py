@@ -74,6 +74,10 @@ class TimerQueue:
         self._generations: dict[Timer, int] = {}
         self._next_committed: Milliseconds = MAX_WATERMARK if next_due is None else next_due
 
+    def close(self) -> None:
+        for timers in (self._heap, self._added, self._removed, self._committed, self._stored, self._generations):
+            timers.clear()
+
     def register(self, time: Milliseconds, slot: Slot) -> None:
         if time > MAX_WATERMARK:
             return

@@ -150,4 +150,5 @@ class ChunkState:
         out[key] = dump_chunk(rows, self._index, self._what)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        for rows in (self._new, self._old, self._stored, self._removed):
+            rows.clear()
