@@ -33,6 +33,9 @@ WORKER_POINTS = {
 }
 """Places in Python workers and in the process that compacts: the driver lives on."""
 
+MERGED_AFTER = 8
+"""Epochs until there is something to compact for certain."""
+
 STOPS = ("manifest:before", "manifest:after")
 
 MAKER_POINTS = {"pin:made": 1, "savepoint:state": 1, "savepoint:before-json": 1}
@@ -135,12 +138,15 @@ def campaigns(seed: int, jobs: list[str], masters: tuple[str, ...] = (LOCAL, LOC
         first, *others = sorted(drawn, key=lambda fault: fault.place.startswith("recovery:"))
         rounds = [Round([first], operation="savepoint", at=_draw(dice, next(makers), ()))]
         for worst in others:
-            spared = [_draw(dice, next(harmless), ("executor", "worker") if master == CLUSTER else ("worker", "jvm"))]
             if worst.place.startswith("recovery:"):
-                spared = []
-            if worst.timed and spared and spared[0].timed:
-                worst = replace(worst, after=spared[0].after + 2)  # let it get over the first
-            rounds.append(Round([*spared, worst]))
+                rounds.append(Round([worst]))
+                continue
+            spared = _draw(dice, next(harmless), ("executor", "worker") if master == CLUSTER else ("worker", "jvm"))
+            if worst.timed and spared.timed:
+                worst = replace(worst, after=spared.after + 2)  # let it get over the first
+            if spared.place == "compaction:write":
+                worst = replace(worst, after=worst.after + MERGED_AFTER)
+            rounds.append(Round([spared, worst]))
         if job in ROLLS_BACK:
             rounds.append(Round([_draw(dice, next(back), ())], operation="back"))
         rounds.append(Round([_draw(dice, next(rescales), ())], operation="rescale"))
