@@ -22,7 +22,7 @@ from penstock.state.merging import live, newest
 from penstock.storage import open_storage
 from penstock.testing import CollectSink
 
-KEYS = 20_000
+KEYS = 100_000
 EPOCHS = 1_000
 TOUCHED = KEYS // 100
 
