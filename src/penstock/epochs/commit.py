@@ -26,12 +26,12 @@ def write_manifest(storage: Storage, manifest: Manifest) -> None:
         storage.create(path, encode_manifest(manifest))
     except AlreadyExistsError:
         _adopt(storage, manifest, path)
-    except StorageError:
+    except StorageError as error:
         # The outcome is not known: what is there decides.
         try:
             _adopt(storage, manifest, path)
         except NotFoundError:
-            raise
+            raise error from None
     fail_point("manifest:after")
     check_not_fenced(storage, manifest.epoch)
 

@@ -99,17 +99,21 @@ def obstacles(sinks: Sequence[SinkFacts]) -> list[str]:
     return [f"{s.step} ({s.what}): {s.published.obstacle}" for s in sinks if s.can and s.published and s.published.obstacle]
 
 
-def newest_published(told: Mapping[StepId, Published], newest: Epoch, guarantee: Guarantee) -> Epoch:
+def newest_published(told: Mapping[StepId, Published], guarantee: Guarantee) -> Epoch:
     """The newest epoch that the sinks know of. Pure.
 
-    At least once publishes an epoch's attempts under numbers of their own."""
+    At least once publishes an epoch's attempts under numbers of their own, far above those of epochs: a target that knows one of
+    them would take everything that is published under the number of an epoch for something it has already."""
     found = Epoch(0)
-    for published in told.values():
+    for step, published in told.items():
         epoch = published.newest or Epoch(0)
         if guarantee == "at-least-once":
             epoch = Epoch(epoch // PUBLICATIONS)
-        elif epoch // PUBLICATIONS > 0 and epoch // PUBLICATIONS <= newest + 1:  # of a time when the job ran at least once
-            continue
+        elif epoch >= PUBLICATIONS:
+            raise ConfigError(
+                f"the sink {step!r} has been published to with guarantee='at-least-once', and the job's is {guarantee!r} now",
+                hint="go on with guarantee='at-least-once', or give the sink another name and a target of its own",
+            )
         found = max(found, epoch)
     return found
 
@@ -131,7 +135,7 @@ def look_back(
 
     `elsewhere`: up to this one, epochs may have been committed where they are lost: this storage is a mirror."""
     newest = max(head.epochs, default=Epoch(0))
-    published = newest_published(_told(committers, newest, config.guarantee), newest, config.guarantee)
+    published = newest_published(_told(committers, newest, config.guarantee), config.guarantee)
     back = way_back(head, before, job, max(published, elsewhere), config)
     if published > newest:
         check_not_fenced(storage, newest)  # a driver that is still running has published since the head was read
@@ -293,4 +297,4 @@ def publication_of(order: EpochOrder) -> Epoch:
     """At least once: a number for what an attempt of an epoch publishes, before anybody knows when it will be committed.
 
     It is above those of all attempts before it, and none is above the next epoch to be committed."""
-    return Epoch((order.head + 1) * PUBLICATIONS + order.term % 1000 * 1_000_000 + order.plan % 1_000_000)
+    return Epoch((order.head + 1) * PUBLICATIONS + order.plan - order.settled)

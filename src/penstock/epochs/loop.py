@@ -129,6 +129,8 @@ class EpochLoop:
         self._depth = _depth(config)
         self._checkpoints = Checkpoints(interval_ms=to_ms(config.checkpoint_interval), ahead=self._depth > 0)
         self._careful = 0
+        self._tried: list[RanEpoch] = []
+        """Epochs whose commit failed, until it is known whether they are committed."""
         self._mirror: Mirror | None = None
         self._warmed = time.monotonic()
         self.result: JobResult
@@ -295,7 +297,7 @@ class EpochLoop:
         except LayersLostError as error:
             log.info("%s", error.what)
             self._careful = CAREFUL
-            self._regroup(error)
+            self._recover(error, free=True)
         except PenstockError as error:
             self._recover(error)
 
@@ -366,8 +368,24 @@ class EpochLoop:
 
     # --- trouble -----------------------------------------------------------------------------------------------------------
 
-    def _recover(self, error: PenstockError) -> None:
-        """After a failed epoch: wait and try again, or give up with the reason."""
+    def _recover(self, error: PenstockError, *, free: bool = False) -> None:
+        """After a failed epoch: wait and try again, or give up with the reason. `free`: this failure does not count."""
+        while True:
+            if not free:
+                self._wait_after(error)
+            try:
+                if isinstance(error, ExecutorLostError):
+                    self._executor.restart()
+                self._regroup(error)
+                break
+            except (FencedError, SinkRefusedError):
+                raise
+            except PenstockError as another:  # the storage, say, is not back yet
+                error, free = another, False
+        if self._config.guarantee == "at-most-once":
+            self._skip_failed()
+
+    def _wait_after(self, error: PenstockError) -> None:
         self._failures += 1
         self.result.restarts += 1
         self._orphans.failed()
@@ -378,11 +396,6 @@ class EpochLoop:
             raise error
         log.warning("epoch failed (%d in a row), trying again in %d ms: %s", self._failures, delay, error)
         self._clock.sleep(delay / 1000)
-        if isinstance(error, ExecutorLostError):
-            self._executor.restart()
-        self._regroup(error)
-        if self._config.guarantee == "at-most-once":
-            self._skip_failed()
 
     def _regroup(self, error: PenstockError) -> None:
         """After a failure: what can still be committed is, what was run on top of what cannot is given up."""
@@ -395,7 +408,9 @@ class EpochLoop:
             failed = True
         _, waiting = self._pipeline.look()
         if failed and waiting:
-            for ran in self._pipeline.discard().untouched:
+            discarded = self._pipeline.discard()
+            self._tried = discarded.tried
+            for ran in discarded.untouched:
                 self._abort(ran.manifest.epoch, ran.reports)
         committed = find_head(self._storage).manifest
         if committed is not None and committed.epoch > self._pipeline.head.epoch:
@@ -403,8 +418,11 @@ class EpochLoop:
             if committed.term != self._term:
                 raise fenced(committed.epoch) from error
             self._publishing.complete(committed)
+            if self._tried and self._tried[-1].manifest.plan == committed.plan:
+                self._publishing.tell(committed, self._tried)
             self._pipeline.reset(committed)
             self.result.finished = committed.finished
+        self._tried = []
         _, waiting = self._pipeline.look()
         self._head = waiting[-1].manifest if waiting else self._pipeline.head
         self._endings.idle = False

@@ -139,8 +139,8 @@ class Mirror:
             self._mirrored = max(self._mirrored, manifest.epoch)
             self._known = max(self._known, manifest.epoch)
             self._news.notify_all()
-        self._tell()
         self._retire(manifest)
+        self._tell()
         return manifest.epoch
 
     def check(self) -> None:

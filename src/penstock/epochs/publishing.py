@@ -27,7 +27,7 @@ from penstock.epochs.pipeline import RanEpoch
 from penstock.epochs.repairs import finish_repair
 from penstock.epochs.results import add_metrics, counters_of, next_layout, volatile_of
 from penstock.epochs.retention import Retention
-from penstock.errors import AlreadyExistsError, FencedError, PenstockError, SinkRefusedError
+from penstock.errors import AlreadyExistsError, FencedError, PenstockError, SinkRefusedError, StorageError
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds, StepId
 from penstock.runtime.manifest import EpochInput, Manifest, StateLayout
@@ -72,6 +72,7 @@ class Publishing:
         self._sleep = sleep
         self._mirror = mirror
         self._writers: ThreadPoolExecutor | None = None
+        self._told = Epoch(0)
 
     def commit(self, head: Manifest, group: list[RanEpoch]) -> Manifest:
         """One manifest for epochs that follow `head`."""
@@ -81,7 +82,7 @@ class Publishing:
             manifest, created_ms=self._now_ms(), state=self._compactor.adopt(grown(head.state, group))
         )
         self.publish(manifest)
-        self._tell(manifest, group)
+        self.tell(manifest, group)
         self._compactor.consider(manifest)
         self._orphans.committed(manifest, self._retention, self._compactor)
         return manifest
@@ -99,7 +100,10 @@ class Publishing:
             self._insist(lambda: commit_sinks(self._committers, manifest.committables, manifest.epoch), manifest.epoch)
         self._insist(lambda: finish_repair(self._committers, manifest, guarantee), manifest.epoch)
         mark_done(self._storage, manifest.epoch)
-        self._retention.committed(manifest)
+        try:
+            self._retention.committed(manifest)
+        except StorageError as error:
+            log.warning("old epochs could not be removed, which is tried again with the next one: %s", error)
         if self._mirror is not None:
             self._mirror.committed(manifest)
 
@@ -147,8 +151,11 @@ class Publishing:
                 self._result.restarts += 1
                 self._sleep(delay / 1000)
 
-    def _tell(self, manifest: Manifest, group: list[RanEpoch]) -> None:
-        """Those who see committed epochs only: print and collect, sources, listeners."""
+    def tell(self, manifest: Manifest, group: list[RanEpoch]) -> None:
+        """Those who see committed epochs only, each once: print and collect, sources, listeners."""
+        if manifest.epoch <= self._told:
+            return
+        self._told = manifest.epoch
         commit_sinks(self._committers, _joined(volatile_of(ran.reports) for ran in group), manifest.epoch)
         for source in self._sources:
             source.committed(manifest.sources[source.step], manifest.epoch)

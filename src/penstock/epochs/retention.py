@@ -55,7 +55,8 @@ class Retention:
 
     def committed(self, manifest: Manifest) -> None:
         """A new epoch: retire what is beyond `keep`, and delete what was retired long enough ago."""
-        self._held.append((manifest.epoch, files_of(manifest)))
+        if not self._held or self._held[-1][0] != manifest.epoch:
+            self._held.append((manifest.epoch, files_of(manifest)))
         if len(self._held) > self._keep:
             self._retire()
         self.sweep()
@@ -67,9 +68,9 @@ class Retention:
         if not going:
             return
         gone = {epoch for epoch, _ in going}
-        self._held = [(epoch, files) for epoch, files in self._held if epoch not in gone]
         self._storage.delete([path for epoch in sorted(gone) for path in (paths.manifest(epoch), paths.done(epoch))])
         fail_point("retention:retired")
+        self._held = [(epoch, files) for epoch, files in self._held if epoch not in gone]
         now = _now()
         self._retired += [(now, epoch, files) for epoch, files in going]
 

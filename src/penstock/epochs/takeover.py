@@ -172,7 +172,7 @@ def finish_commits(
         manifest = load_manifest(storage, parent) if parent is not None and further else None
     for manifest in reversed(unfinished):
         turn_back(committers, manifest, guarantee)
-        if guarantee == "exactly-once":
+        if guarantee != "at-most-once":  # a manifest of a time of at-least-once has nothing to commit
             commit_sinks(committers, by_new_name(manifest.committables, head.renamed), manifest.epoch)
         finish_repair(committers, manifest, guarantee)
         mark_done(storage, manifest.epoch)

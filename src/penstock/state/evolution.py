@@ -56,6 +56,8 @@ def carried(stored: Any, declared: Any) -> Any:
     """
     if not isinstance(stored, dict) or not isinstance(declared, dict) or "recursive" in stored or "recursive" in declared:
         return stored
+    if "union" in declared and "union" not in stored:
+        return _carried_member(stored, members(declared))
     if "union" in stored:
         return {"union": [_carried_member(one, members(declared)) for one in stored["union"]]}
     kind = next(iter(stored))

@@ -18,6 +18,7 @@ Law: equal types have equal schemas, in any process.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import msgspec
@@ -118,7 +119,12 @@ def _default(field: mi.Field) -> dict[str, object]:
         return {"default": []}
     if field.default is msgspec.NODEFAULT:
         return {}
-    default = msgspec.json.decode(msgspec.json.encode(field.default, enc_hook=repr))
+    if isinstance(field.default, float) and not math.isfinite(field.default):
+        return {"default": repr(field.default)}
+    try:
+        default = msgspec.json.decode(msgspec.json.encode(field.default, enc_hook=repr, order="deterministic"))
+    except (msgspec.MsgspecError, TypeError, ValueError):
+        return {}
     return {} if " at 0x" in repr(default) else {"default": default}
 
 
@@ -131,9 +137,8 @@ def _absence(info: mi.StructType | mi.DataclassType | mi.NamedTupleType | mi.Typ
     if isinstance(info, mi.StructType):
         known = field.default is not msgspec.NODEFAULT or field.default_factory in _EMPTY
         return {"absent": True} if info.cls.__struct_config__.omit_defaults and known else {}
-    if isinstance(info, mi.DataclassType) and any(f.name == field.name and not f.init for f in dataclasses.fields(info.cls)):
-        return {"absent": True}
-    return {}
+    by_init = {f.name: f.init for f in dataclasses.fields(info.cls)} if dataclasses.is_dataclass(info.cls) else {}
+    return {} if by_init.get(field.name, True) else {"absent": True}
 
 
 def is_mutable(info: mi.Type, inside: tuple[type, ...] = ()) -> bool:

@@ -44,11 +44,15 @@ class StreamEnumerator:
         self._context = context
         self._running: RunningQuery | None = None
         self._names: list[str] = ["0"]
+        self._committed: int | None = None
+        """The newest batch that is committed: what was only read is wanted again from a query that is started again."""
 
     def plan(self, position: Position, limits: Limits, now_ms: int) -> Planned:
         at = None if position is None else msgspec.convert(position, StreamPosition)
         last = -1 if at is None else at.batch
-        running = self._running or self._start(at)
+        if self._committed is None:
+            self._committed = last  # a job begins with what is committed
+        running = self._running or self._start(at, self._committed)
         try:
             offer = running.offered()
             if offer is None or offer.number <= last:
@@ -72,21 +76,21 @@ class StreamEnumerator:
         return here.batch >= there.batch if here.query == there.query else None
 
     def committed(self, position: Position, epoch: Epoch) -> None:
-        if position is None or self._running is None:
+        if position is None:
             return
-        at = msgspec.convert(position, StreamPosition)
-        if at.query == self._running.id:
-            self._running.committed(at.batch)
+        at, running = msgspec.convert(position, StreamPosition), self._running  # another thread may close it
+        self._committed = at.batch
+        if running is not None and at.query == running.id:
+            running.committed(at.batch)
 
     def close(self) -> None:
         running, self._running = self._running, None
         if running is not None:
             running.close()
 
-    def _start(self, at: StreamPosition | None) -> RunningQuery:
+    def _start(self, at: StreamPosition | None, last: int) -> RunningQuery:
         context = self._context
         checkpoint = self._checkpoint()
-        last = -1 if at is None else at.batch
         running = RunningQuery(self._frame(self._session()), context.storage, context.step, checkpoint, last)
         if at is not None and at.query != running.id:
             running.close()
