@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -389,6 +389,26 @@ def test_a_default_that_stored_values_lack_is_kept_to(tmp_path: Path, between: i
     found = run(tmp_path, Touching(OtherX, migrate=lambda v: OtherX(v["n"], v.get("x", 1))), 50)
     assert {x for _, _, x in found} == {1}
     assert {x for _, _, x in run(tmp_path, Touching(NeededX), 60)} == {1}
+
+
+@dataclass
+class ListX:
+    n: int
+    x: list[int] = field(default_factory=lambda: [1])
+
+
+@dataclass
+class OtherListX:
+    n: int
+    x: list[int] = field(default_factory=lambda: [2])
+
+
+def test_a_default_that_is_made_is_kept_to(tmp_path: Path) -> None:
+    run(tmp_path, Counting(WithoutX), 20)
+    run(tmp_path, Touching(ListX), 22)
+    with pytest.raises(StateError, match=r"'x' was not stored where it was \[1\]"):
+        run(tmp_path, Touching(OtherListX), 40)
+    assert run(tmp_path, Touching(ListX), 40)
 
 
 def test_a_default_that_stored_tuples_lack_is_kept_to(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def _table(found: list[KeptEpoch]) -> Table:
         unknown = kept.created_ms is None
         ago = "-" if kept.created_ms is None else f"{duration(max(0.0, time.time() - kept.created_ms / 1000))} ago"
         table.add_row(
-            f"{kept.epoch - kept.together}-{kept.epoch}" if kept.together else str(kept.epoch),
+            f"{kept.epoch} (of {kept.together + 1})" if kept.together else str(kept.epoch),
             ago,
             "yes" if kept.done else "no",
             "-" if unknown else f"{kept.records:,}",

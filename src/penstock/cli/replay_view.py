@@ -28,7 +28,7 @@ _DATES_FROM = 10_000_000_000
 
 
 def show_replay(console: Console, replay: Replay, *, step: str | None, key: str | None, trace: bool = False) -> None:
-    together = "" if len(replay.epochs) < 2 else f"; epochs {spans(replay.epochs)} were committed together, and are run in order"
+    together = "" if len(replay.epochs) < 2 else f"; {len(replay.epochs)} that were committed together are run in order"
     console.print(
         Text.assemble(
             ("replay of ", ""),

@@ -149,9 +149,10 @@ class Head:
     renamed: Mapping[str, str] = field(default_factory=dict)
 
 
-def find_head(storage: Storage, *, fall_back: bool = False) -> Head:
+def find_head(storage: Storage, *, fall_back: bool = False, whole: bool = False) -> Head:
     """Read what is committed. A damaged newest manifest is an error, unless `fall_back` says to take the newest whole one.
 
+    `whole`: it also counts as damaged if one of its files of state is missing, or of another size.
     A done mark tells of a manifest: above the newest one that is there, it tells of one that is lost.
     """
     listed = [entry.path for entry in storage.list(paths.EPOCHS)]
@@ -162,7 +163,10 @@ def find_head(storage: Storage, *, fall_back: bool = False) -> Head:
     tried: list[str] = []
     for epoch in reversed(epochs):
         try:
-            return Head(load_manifest(storage, epoch), undone, epochs)
+            manifest = load_manifest(storage, epoch)
+            if whole:
+                check_files(storage, manifest)
+            return Head(manifest, undone, epochs)
         except (CorruptFileError, NotFoundError) as error:
             if not fall_back:
                 raise
@@ -170,6 +174,21 @@ def find_head(storage: Storage, *, fall_back: bool = False) -> Head:
     if epochs:
         raise CorruptFileError(f"no manifest of {storage.uri} can be read", detail="\n".join(tried))
     return Head(None, undone, epochs)
+
+
+def check_files(storage: Storage, manifest: Manifest) -> None:
+    """Are the files of the state there? What is in them is checked when it is read."""
+    wanted = [ref for stage in manifest.state.chains for chain in stage for ref in chain]
+    if not wanted:
+        return
+    sizes = {listed.path: listed.size for listed in storage.list(paths.STATE)}
+    for ref in wanted:
+        if (size := sizes.get(ref.name)) != ref.size:
+            wrong = "is missing" if size is None else f"has {size:,} bytes instead of {ref.size:,}"
+            raise CorruptFileError(
+                f"{storage.uri}/{ref.name}, which epoch {manifest.epoch} needs, {wrong}",
+                hint="put it back from a copy; or start with --fall-back, from the newest epoch that is whole",
+            )
 
 
 def check_not_fenced(storage: Storage, epoch: Epoch) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from penstock import paths
 from penstock.config import Guarantee, JobConfig
 from penstock.connectors.protocol import Committer, Fences, Published, Repairs, RollsBack, TellsPublished
 from penstock.epochs.fencing import Head, check_not_fenced
@@ -64,6 +65,11 @@ def way_back(head: Head, before: Manifest | None, job: JobId, published: Epoch, 
     if newest == to and published <= newest + ahead:
         return None
     return WentBack(to, max(newest, published, to), config.repair)
+
+
+def asked_for(config: JobConfig, elsewhere: Epoch) -> bool:
+    """Has anybody said that the job may go back? Pure."""
+    return config.fall_back or config.repeat_output or config.repair or config.restore_from is not None or elsewhere > 0
 
 
 def only_claimed(manifest: Manifest) -> WentBack | None:
@@ -139,6 +145,13 @@ def look_back(
     back = way_back(head, before, job, max(published, elsewhere), config)
     if published > newest:
         check_not_fenced(storage, newest)  # a driver that is still running has published since the head was read
+        if back is not None and not asked_for(config, elsewhere):
+            raise RepeatedOutputError(
+                f"the output is ahead of the job's storage: sinks know epoch {published}, the newest here is {newest or 'none'}",
+                detail=f"files are missing in {storage.uri}/{paths.EPOCHS}, or it is an older copy",
+                hint="put back what is missing; or start with --fall-back: what was published since is taken back then, where "
+                "that can be done, and published again from the input",
+            )
     if back is None:
         if config.repair and (head.manifest is None or head.manifest.repair is None):
             raise ConfigError(

@@ -19,8 +19,9 @@ from penstock.state.layers import Layered, Layers, Reads
 from penstock.state.local import open_at, store_path
 from penstock.state.store import LocalStore, StoreSnapshot
 
-_recent: OrderedDict[str, Entries] = OrderedDict()
-"""The last deltas this process wrote: the next epoch applies them without reading them back."""
+_recent: OrderedDict[tuple[str, str], Entries] = OrderedDict()
+"""The last deltas this process wrote: the next epoch applies them without reading them back. By name and checksum, which has the
+job in it: jobs in one process have files of the same names."""
 
 _RECENT = 8
 
@@ -30,8 +31,8 @@ _layers: OrderedDict[str, Layers] = OrderedDict()
 _LAYERS = 64
 
 
-def remember_delta(name: str, entries: Entries) -> None:
-    _recent[name] = entries
+def remember_delta(ref: FileRef, entries: Entries) -> None:
+    _recent[ref.name, ref.checksum] = entries
     while len(_recent) > _RECENT:
         _recent.popitem(last=False)
 
@@ -90,12 +91,10 @@ class CommittedState:
             self._path = store_path(job.local_dir, job.job, job.fingerprint, job.parallelism, *place, job.state_store)
         return self._path
 
-    def _cached(self, name: str) -> Entries | None:
+    def _cached(self, ref: FileRef) -> Entries | None:
         """The entries of a delta that was written on this host not long ago."""
-        found = _recent.get(name)
-        if found is None:
-            found = next((self.spool.read(ref) for ref in self.partition_state.tail if ref.name == name), None)
-        return found
+        found = _recent.get((ref.name, ref.checksum))
+        return self.spool.read(ref) if found is None else found
 
     def _merged_layers(self) -> Layers:
         wanted = self.partition_state.layers
@@ -105,7 +104,7 @@ class CommittedState:
         if found is None or found.names != names[: len(found.names)]:
             found = Layers()
         for ref in wanted[len(found.names) :]:
-            entries = _recent.get(ref.name) or self.spool.read(ref)
+            entries = _recent.get((ref.name, ref.checksum)) or self.spool.read(ref)
             if entries is None:
                 raise LayersLostError(
                     f"changes of an epoch that is not committed yet are not on this host: {ref.name}",

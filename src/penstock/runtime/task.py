@@ -280,7 +280,7 @@ class Task:
             else:
                 committed.spool.keep(name, data)
                 report.delta = data if order.deltas == "reported" else b""
-        remember_delta(name, entries)
+        remember_delta(report.state, entries)
 
     def _check_may_be_written(self) -> None:
         if self.order.deltas == "kept":

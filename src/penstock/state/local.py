@@ -30,7 +30,7 @@ from penstock.state.store import Block, Entries, LocalStore, StoreBehindError, S
 
 Origin = Literal["local", "rebuilt"]
 ReadBlocks = Callable[[FileRef], Iterable[Block]]
-CachedEntries = Callable[[str], "Entries | None"]
+CachedEntries = Callable[[FileRef], "Entries | None"]
 
 _ATTEMPTS = 20
 
@@ -79,7 +79,7 @@ def open_at(
     path: str,
     chain: list[FileRef],
     read: ReadBlocks,
-    cached: CachedEntries = lambda name: None,
+    cached: CachedEntries = lambda ref: None,
     whole: Callable[[], list[FileRef]] | None = None,
     kind: StoreKind = "lmdb",
 ) -> tuple[LocalStore, Origin]:
@@ -136,7 +136,7 @@ def applied_file(path: str, kind: StoreKind = "lmdb") -> str | None:
 
 def _catch_up(store: LocalStore, after: str | None, files: list[FileRef], read: ReadBlocks, cached: CachedEntries) -> None:
     for ref in files:
-        entries = cached(ref.name) if ref.whole and ref.kind == "delta" else None
+        entries = cached(ref) if ref.whole and ref.kind == "delta" else None
         if entries is not None:
             store.apply_entries(ref.mark, after, entries)
         else:

@@ -114,18 +114,27 @@ def _record(info: mi.StructType | mi.DataclassType | mi.NamedTupleType | mi.Type
 
 
 def _default(field: mi.Field) -> dict[str, object]:
-    """What the field is where nobody says, if that can be written down."""
-    if field.default_factory in _EMPTY:
-        return {"default": []}
+    """What the field is where nobody says, if that can be written down and is the same every time."""
+    if field.default_factory is not msgspec.NODEFAULT:
+        try:
+            first, second = (_plain(field.default_factory()) for _ in range(2))
+        except Exception:  # it is the user's
+            return {}
+        return {"default": first} if first == second else {}
     if field.default is msgspec.NODEFAULT:
         return {}
-    if isinstance(field.default, float) and not math.isfinite(field.default):
-        return {"default": repr(field.default)}
     try:
-        default = msgspec.json.decode(msgspec.json.encode(field.default, enc_hook=repr, order="deterministic"))
+        default = _plain(field.default)
     except (msgspec.MsgspecError, TypeError, ValueError):
         return {}
     return {} if " at 0x" in repr(default) else {"default": default}
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it, the same in every process; numbers that JSON does not know as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=repr, order="deterministic"))
 
 
 def _absence(info: mi.StructType | mi.DataclassType | mi.NamedTupleType | mi.TypedDictType, field: mi.Field) -> dict[str, object]:
