@@ -76,7 +76,7 @@ def test_all_epochs(stopped: Path) -> None:
     """It is no new job: its output is there."""
     before = list(read_rows(str(stopped / "out")))
     shutil.rmtree(stopped / "storage" / "epochs")
-    with pytest.raises(RepeatedOutputError, match="the output is ahead of the job's storage"):
+    with pytest.raises(RepeatedOutputError, match="the job's epochs are gone: its sinks know epoch 6"):
         run(stopped)
     assert list(read_rows(str(stopped / "out"))) == before
     run(stopped, fall_back=True)

@@ -48,12 +48,12 @@ def test_a_store_never_holds_what_is_not_committed(tmp_path: Path, store: str) -
 
 
 def test_it_fails_when_a_task_writes_to_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def at_once(name: str, entries: list[tuple[bytes, bytes | None]]) -> None:
-        part = "/".join(name.split("/")[1:3])  # state/s1/p0/…
+    def at_once(ref: FileRef, entries: list[tuple[bytes, bytes | None]]) -> None:
+        part = "/".join(ref.name.split("/")[1:3])  # state/s1/p0/…
         stage, partition = part[1:].split("/p")
         for store in open_stores():
             if store.path.startswith(str(tmp_path)) and f"/{stage}-{partition}/" in store.path:
-                store.apply_entries(name, store.applied(), entries)
+                store.apply_entries(ref.mark, store.applied(), entries)
 
     monkeypatch.setattr(tasks, "remember_delta", at_once)
     breaks(lambda: check_uncommitted(tmp_path))

@@ -33,8 +33,8 @@ def test_the_next_epoch_comes_after_a_damaged_one(tmp_path: Path) -> None:
 def test_it_fails_when_a_damaged_epoch_is_overlooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = fencing.find_head
 
-    def overlooking(storage: Storage, *, fall_back: bool = False) -> fencing.Head:
-        head = real(storage, fall_back=fall_back)
+    def overlooking(storage: Storage, *, fall_back: bool = False, whole: bool = False) -> fencing.Head:
+        head = real(storage, fall_back=fall_back, whole=whole)
         epochs = tuple(e for e in head.epochs if head.manifest is not None and e <= head.manifest.epoch)
         return fencing.Head(head.manifest, head.undone, epochs)
 

@@ -114,7 +114,7 @@ def test_deltas_known_in_memory_are_not_read(path: str, job: Job) -> None:
     open_at(path, job.chain[:2], job.read)
     job.reads.clear()
     known = {job.chain[2].name: [(_key(100), b"3")]}
-    store, _ = open_at(path, job.chain, job.read, known.get)
+    store, _ = open_at(path, job.chain, job.read, lambda ref: known.get(ref.name))
     assert (_content(store), job.reads) == (job.models[-1], [])
     job.epoch({_key(1): b"x", _key(2): b"y"})
     limited = msgspec.structs.replace(job.chain[3], lo=0, hi=2)

@@ -145,12 +145,11 @@ def look_back(
     back = way_back(head, before, job, max(published, elsewhere), config)
     if published > newest:
         check_not_fenced(storage, newest)  # a driver that is still running has published since the head was read
-        if back is not None and not asked_for(config, elsewhere):
+        if not head.epochs and not asked_for(config, elsewhere):
             raise RepeatedOutputError(
-                f"the output is ahead of the job's storage: sinks know epoch {published}, the newest here is {newest or 'none'}",
-                detail=f"files are missing in {storage.uri}/{paths.EPOCHS}, or it is an older copy",
-                hint="put back what is missing; or start with --fall-back: what was published since is taken back then, where "
-                "that can be done, and published again from the input",
+                f"the job's epochs are gone: its sinks know epoch {published}, and {storage.uri}/{paths.EPOCHS} is empty",
+                hint="put it back from a copy; or start with --fall-back, from the beginning: what was published is then taken "
+                "back, where that can be done, and published again from the input that is still there",
             )
     if back is None:
         if config.repair and (head.manifest is None or head.manifest.repair is None):
