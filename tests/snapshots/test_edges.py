@@ -13,12 +13,22 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from penstock import FileSink, KeyedContext, KeyedProcessFunction, ListState, MapState, StreamEnvironment, Ttl, ValueState, snapshots
+from penstock import (
+    FileSink,
+    KeyedContext,
+    KeyedProcessFunction,
+    ListState,
+    MapState,
+    StreamEnvironment,
+    Ttl,
+    ValueState,
+    snapshots,
+)
 from penstock.errors import StateError
 
 BIG = 2**62 + 1
 GIVEN = [("a", BIG), ("b", None), ("c", 2**63 + 5), ("d", -(2**63)), ("e", 0), ("", 7)]
-STATES = ("maybe", "number", "point", "real", "reals", "perhaps", "numbers", "expiring", "by_name")
+STATES = ("maybe", "number", "point", "pair", "real", "reals", "perhaps", "numbers", "expiring", "by_name")
 
 
 @dataclass
@@ -30,15 +40,16 @@ class Point:
 
 
 class Edges(KeyedProcessFunction[str, tuple[str, int | None], dict[str, Any]]):
-    maybe = ValueState(int | None)
-    number = ValueState(int)
-    point = ValueState(Point)
-    real = ValueState(float)
-    reals = ListState(float)
-    perhaps = ListState(float | None)
-    numbers = ListState(int | None)
-    expiring = ListState(int | None, ttl=Ttl(timedelta(days=1)))
-    by_name = MapState(str, int | None)
+    maybe: ValueState[int | None] = ValueState(int | None)
+    number: ValueState[int] = ValueState(int)
+    point: ValueState[Point] = ValueState(Point)
+    pair: ValueState[tuple[int, float]] = ValueState(tuple[int, float])
+    real: ValueState[float] = ValueState(float)
+    reals: ListState[float] = ListState(float)
+    perhaps: ListState[float | None] = ListState(float | None)
+    numbers: ListState[int | None] = ListState(int | None)
+    expiring: ListState[int | None] = ListState(int | None, ttl=Ttl(timedelta(days=1)))
+    by_name: MapState[str, int | None] = MapState(str, int | None)
 
     def process(self, value: tuple[str, int | None], ctx: KeyedContext[str]) -> Iterator[dict[str, Any]]:
         key, x = value
@@ -47,6 +58,7 @@ class Edges(KeyedProcessFunction[str, tuple[str, int | None], dict[str, Any]]):
         if x is not None:
             self.number.update(x)
         self.point.update(Point(x, real, real, real if x == 0 else None))
+        self.pair.update((x or 0, real))
         self.real.update(real)
         for one in (real, 1.5):
             self.reals.add(one)
@@ -96,3 +108,57 @@ def test_the_last_replace_counts(job: str, tmp_path: Path) -> None:
         info = edit.write(str(tmp_path / "replaced"))
     with snapshots.read(info.uri) as found:
         assert found.state("edges", "number").to_arrow().select(["key", "value"]).to_pylist() == [{"key": "y", "value": 2}]
+
+
+@pytest.mark.parametrize("how", ["to_arrow", "to_pandas"])
+def test_what_is_read_can_be_put_back(job: str, tmp_path: Path, how: str) -> None:
+    with snapshots.read(job) as found, snapshots.edit(job) as edit:
+        for name in STATES:
+            edit.state("edges", name).replace(getattr(found.state("edges", name), how)())
+        info = edit.write(str(tmp_path / "again"))
+    assert [(s.name, s.examples) for s in snapshots.diff(job, info.uri).states if not s.same] == []
+    with snapshots.read(info.uri) as again:
+        assert isnan(again.state("edges", "real").get("b"))
+        point = again.state("edges", "point").get("b")
+        assert (isnan(point["y"]), isnan(point["z"]), point["w"]) == (True, True, None)
+
+
+def test_only_integers_with_nulls_are_nullable_in_pandas(job: str) -> None:
+    with snapshots.read(job) as found:
+        assert str(found.state("edges", "maybe").to_pandas()["value"].dtype) == "Int64"
+        assert str(found.state("edges", "numbers").to_pandas()["chunk"].dtype) == "int64"
+        assert str(found.state("edges", "real").to_pandas()["value"].dtype) == "float64"
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("maybe", pd.DataFrame({"key": ["a", "b"], "value": [float(BIG), None]})),
+        ("maybe", pd.DataFrame({"key": ["a", "b"], "value": pd.Series([float(BIG), None], dtype="Float64")})),
+        ("maybe", pd.DataFrame({"key": ["a", "b"], "value": pd.Series([float(BIG), None], dtype=object)})),
+        ("numbers", pd.DataFrame({"key": ["a"], "value": [[float(BIG), nan]]})),
+        ("point", pd.DataFrame({"key": ["a"], "value": [{"x": float(BIG), "y": 1.0, "z": 1.0, "w": None}]})),
+        ("maybe", [{"key": "a", "value": float(BIG)}]),
+        ("numbers", [{"key": "a", "value": [float(BIG)]}]),
+        ("pair", [{"key": "a", "value": (float(BIG), 1.0)}]),
+        ("maybe", pa.table({"key": ["a"], "value": [float(BIG)]})),
+        ("numbers", pa.table({"key": ["a"], "value": [[float(BIG), None]]})),
+    ],
+)
+def test_floats_that_may_have_been_other_integers_are_refused(job: str, name: str, rows: Any) -> None:
+    with snapshots.edit(job) as edit, pytest.raises(StateError, match=r"2\*\*53"):
+        edit.state("edges", name).replace(rows)
+
+
+def test_smaller_floats_are_integers(job: str) -> None:
+    with snapshots.edit(job) as edit:
+        edit.state("edges", "maybe").replace(pd.DataFrame({"key": ["a", "b"], "value": [float(2**53 - 1), None]}))
+        edit.state("edges", "numbers").replace(pd.DataFrame({"key": ["a"], "value": [[5.0, nan]]}))
+        edit.state("edges", "point").replace([{"key": "a", "value": {"x": 5.0, "y": 1.0, "z": 1.0, "w": None}}])
+
+
+def test_nulls_are_nan_only_from_pandas(job: str) -> None:
+    with snapshots.edit(job) as edit, pytest.raises(StateError, match="nulls"):
+        edit.state("edges", "real").replace([{"key": "a", "value": None}])
+    with snapshots.edit(job) as edit, pytest.raises(StateError, match="nulls"):
+        edit.state("edges", "number").replace(pd.DataFrame({"key": ["a", "b"], "value": [1, None]}))
