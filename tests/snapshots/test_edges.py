@@ -162,3 +162,8 @@ def test_nulls_are_nan_only_from_pandas(job: str) -> None:
         edit.state("edges", "real").replace([{"key": "a", "value": None}])
     with snapshots.edit(job) as edit, pytest.raises(StateError, match="nulls"):
         edit.state("edges", "number").replace(pd.DataFrame({"key": ["a", "b"], "value": [1, None]}))
+
+
+def test_two_columns_of_one_name_are_refused(job: str) -> None:
+    with snapshots.edit(job) as edit, pytest.raises(StateError, match="two columns of one name"):
+        edit.state("edges", "real").put(pd.DataFrame([["a", 1.0, 2.0]], columns=["key", "value", "value"]))

@@ -62,6 +62,8 @@ def _of_dicts(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
 
 
 def _of_pandas(frame: Any, schema: pa.Schema) -> pa.Table:
+    if not frame.columns.is_unique:
+        raise StateError("a DataFrame has two columns of one name", detail=f"given: {', '.join(frame.columns)}")
     try:
         arrays = [_of_series(frame[field.name], field.type) for field in schema]
     except _UNFIT as error:
@@ -84,7 +86,7 @@ def _of_series(series: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
 def _exact(value: Any, kind: pa.DataType, *, nan_is_null: bool = False) -> Any:
     """A value as pandas has it, as Arrow takes it. A float is no integer if it may have been another one.
 
-    In arrays of pandas NaN is null (`nan_is_null`); in dicts it is NaN.
+    In arrays of pandas NaN is null (`nan_is_null`); in dicts and pairs it is NaN.
     """
     if isinstance(value, (float, np.floating)):
         if pa.types.is_integer(kind):
@@ -100,7 +102,7 @@ def _exact(value: Any, kind: pa.DataType, *, nan_is_null: bool = False) -> Any:
         return tuple(_exact(part, field.type) for part, field in zip(value, kind, strict=True)) if fits else value
     if pa.types.is_map(kind):
         pairs = value.items() if isinstance(value, dict) else value
-        return [(_exact(key, kind.key_type), _exact(item, kind.item_type, nan_is_null=True)) for key, item in pairs]
+        return [(_exact(key, kind.key_type), _exact(item, kind.item_type)) for key, item in pairs]
     if isinstance(value, np.ndarray) and value.dtype.kind not in "fO":
         return value
     if pa.types.is_nested(kind) and isinstance(value, (list, tuple, np.ndarray, set, frozenset)):
