@@ -64,12 +64,12 @@ class BuiltState(StateEditor):
         self._declaration = declaration
         self._builder = builder
 
-    def put(self, rows: Any) -> None:
+    def _sorted(self, rows: Any) -> Sorter:
         sorter = self._sorter()
         for table in tables_of(rows, self._schema_for(rows)):
             self._find_out(table)
             sorter.add(self.write(self._with_expiry(table)))
-        self._over(sorter)
+        return sorter
 
     def write(self, table: pa.Table) -> Iterable[tuple[int, bytes, bytes]]:
         entries = self.columns.write(table)

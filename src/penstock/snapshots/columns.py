@@ -33,7 +33,7 @@ import pyarrow as pa
 from penstock.errors import StateError
 from penstock.runtime.manifest import StateInfo
 from penstock.snapshots.kinds import CHUNKED, Undeclared, layout_of
-from penstock.snapshots.parts import Column, unreadable_to_json
+from penstock.snapshots.parts import Column, Layout, unreadable_to_json
 from penstock.snapshots.shapes import MISFITS
 from penstock.state.key_groups import group_of
 
@@ -43,6 +43,10 @@ Sample = tuple[Sequence[bytes], Sequence[bytes]]
 AS_JSON = "as_json"
 
 _METADATA = b"penstock.columns"
+
+FROM_PANDAS = {b"penstock.from": b"pandas"}
+"""Metadata of a table that was a DataFrame: a null may have been NaN."""
+
 _unpack = msgspec.msgpack.Decoder().decode
 
 
@@ -96,13 +100,14 @@ class Columns:
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         table = table.combine_chunks()
+        layout = self._layout_for(table)
         if AS_JSON not in table.column_names or table.column(AS_JSON).null_count == len(table):
-            return self.layout.join(self._parts(table), self._group)
+            return layout.join(self._parts(layout, table), self._group)
         texts = table.column(AS_JSON).to_pylist()
         plain = pa.array([text is None for text in texts])
-        found = iter(self.layout.join(self._parts(table.filter(plain)), self._group))
+        found = iter(layout.join(self._parts(layout, table.filter(plain)), self._group))
         return [
-            next(found) if text is None else self._odd_row(table.slice(row, 1), msgspec.json.decode(text))
+            next(found) if text is None else self._odd_row(layout, table.slice(row, 1), msgspec.json.decode(text))
             for row, text in enumerate(texts)
         ]
 
@@ -123,15 +128,19 @@ class Columns:
         encoded: bytes = part[0] if isinstance(part, list) else part
         return encoded
 
-    def _parts(self, table: pa.Table) -> list[Sequence[Any] | None]:
-        return [self._column(column, table) for column in self.layout.columns]
+    def _layout_for(self, table: pa.Table) -> Layout:
+        from_pandas = FROM_PANDAS.items() <= (table.schema.metadata or {}).items()
+        return layout_of(self.info, self.undeclared, null_is_nan=True) if from_pandas else self.layout
 
-    def _odd_row(self, row: pa.Table, given: dict[str, Any]) -> tuple[int, bytes, bytes]:
+    def _parts(self, layout: Layout, table: pa.Table) -> list[Sequence[Any] | None]:
+        return [self._column(column, table) for column in layout.columns]
+
+    def _odd_row(self, layout: Layout, row: pa.Table, given: dict[str, Any]) -> tuple[int, bytes, bytes]:
         parts: list[Sequence[Any] | None] = []
-        for column in self.layout.columns:
+        for column in layout.columns:
             name = column.field.name
             parts.append([column.part_from_json(given[name])] if name in given else self._column(column, row))
-        return self.layout.join(parts, self._group)[0]
+        return layout.join(parts, self._group)[0]
 
     def _column(self, column: Column, table: pa.Table) -> Sequence[Any] | None:
         name = column.field.name

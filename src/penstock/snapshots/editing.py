@@ -64,10 +64,7 @@ class StateEditor:
 
     def put(self, rows: Any) -> None:
         """Add entries, or replace those that have the same key (and window, and map key, and chunk)."""
-        sorter = self._sorter()
-        for table in tables_of(rows, self.schema):
-            sorter.add(self.write(table))
-        self._over(sorter)
+        self._over(self._sorted(rows))
 
     def remove(self, *keys: Any) -> None:
         """Remove all entries of these keys."""
@@ -112,9 +109,8 @@ class StateEditor:
         self._set(sorter.blocks)
 
     def replace(self, rows: Any) -> None:
-        """These entries, and no others."""
-        self.clear()
-        self.put(rows)
+        """These entries, and no others. If it fails, the state is as it was."""
+        self._set(self._sorted(rows).blocks)
 
     def clear(self) -> None:
         self._set(lambda: iter(()))
@@ -129,6 +125,12 @@ class StateEditor:
 
     def write(self, table: pa.Table) -> Iterable[tuple[int, bytes, bytes]]:
         return self.columns.write(table)
+
+    def _sorted(self, rows: Any) -> Sorter:
+        sorter = self._sorter()
+        for table in tables_of(rows, self.schema):
+            sorter.add(self.write(table))
+        return sorter
 
     def _sorter(self) -> Sorter:
         return self._held.enter_context(Sorter())

@@ -89,7 +89,14 @@ def readable(rows: pa.Table) -> list[dict[str, Any]]:
 def _shown(row: dict[str, Any], json: set[str]) -> dict[str, Any]:
     odd = row.pop(AS_JSON)
     read = {name: msgspec.json.decode(text) if name in json and text is not None else text for name, text in row.items()}
-    return read if odd is None else {**read, **msgspec.json.decode(odd)}
+    if odd is None:
+        return read
+    return {**read, **{name: _items(value) for name, value in msgspec.json.decode(odd).items()}}
+
+
+def _items(value: Any) -> Any:
+    """Of a chunk of a list, its items: the bytes that stand with them are for writing it back."""
+    return value["items"] if isinstance(value, dict) and value.keys() == {"$raw", "items"} else value
 
 
 def _hashable(key: Any) -> Any:

@@ -11,7 +11,7 @@ from penstock.errors import StateError
 from penstock.runtime.manifest import StateInfo
 from penstock.snapshots.chunk_columns import ChunkLayout
 from penstock.snapshots.parts import Column, Counted, Encoded, Entry, Items, Layout, Times
-from penstock.snapshots.shapes import shape_of
+from penstock.snapshots.shapes import Shape, shape_of
 from penstock.snapshots.store_keys import split_map_keys
 from penstock.state.keys import canonical_key
 from penstock.state.layout import sortable_time
@@ -33,21 +33,24 @@ class Undeclared(msgspec.Struct, frozen=True):
         return cls(info.key_schema or "any", info.sub_schema or "any")
 
 
-def layout_of(info: StateInfo, found: Undeclared) -> Layout:
-    """How the entries of a state are taken apart."""
-    return ChunkLayout(info, found.key, found.naive) if info.kind in CHUNKED else keyed_layout(info, found)
+def layout_of(info: StateInfo, found: Undeclared, *, null_is_nan: bool = False) -> Layout:
+    """How the entries of a state are taken apart. `null_is_nan`: see `shape_of`."""
+    if info.kind in CHUNKED:
+        return ChunkLayout(info, found.key, found.naive)
+    return keyed_layout(info, found, null_is_nan=null_is_nan)
 
 
-def keyed_layout(info: StateInfo, found: Undeclared | None = None) -> KeyedLayout:
+def keyed_layout(info: StateInfo, found: Undeclared | None = None, *, null_is_nan: bool = False) -> KeyedLayout:
     """The same, of a state whose entries are of one key each."""
     found = found or Undeclared.of(info)
     spaces = Spaces(info, found.key, found.naive)
+    shape = shape_of(info.schema or "any", naive=found.naive, null_is_nan=null_is_nan)
     if info.kind == "timers":
         return TimerLayout(spaces)
     if info.kind == "list":
-        return ListLayout(info, spaces, found.naive)
+        return ListLayout(info, spaces, shape)
     if info.kind in ("value", "reducing", "aggregating", "map"):
-        return EntryLayout(info, spaces, found)
+        return EntryLayout(info, spaces, found, shape)
     raise StateError(
         f"state {info.name!r} of step {info.step!r} is of kind {info.kind!r}, which is not known",
         hint="a newer Penstock has written it",
@@ -124,9 +127,9 @@ class TimerLayout(KeyedLayout):
 class ListLayout(KeyedLayout):
     """key · window · chunk → items"""
 
-    def __init__(self, info: StateInfo, spaces: Spaces, naive: bool) -> None:
+    def __init__(self, info: StateInfo, spaces: Spaces, shape: Shape) -> None:
         self._spaces = spaces
-        items = Items("value", shape_of(info.schema or "any", naive=naive), ttl=info.ttl, pickled=_is_pickle(info.schema))
+        items = Items("value", shape, ttl=info.ttl, pickled=_is_pickle(info.schema))
         self.columns = [*spaces.columns, Counted("chunk"), items]
 
     def spaces(self, raw_keys: list[bytes]) -> list[bytes]:
@@ -148,7 +151,7 @@ class ListLayout(KeyedLayout):
 class EntryLayout(KeyedLayout):
     """key · window · [map key] → [expires] value"""
 
-    def __init__(self, info: StateInfo, spaces: Spaces, found: Undeclared) -> None:
+    def __init__(self, info: StateInfo, spaces: Spaces, found: Undeclared, shape: Shape) -> None:
         self._spaces = spaces
         self._is_map = info.kind == "map"
         self._ttl = info.ttl
@@ -157,7 +160,7 @@ class EntryLayout(KeyedLayout):
             self.columns.append(key_column("map_key", found.map_key, found.naive, exact=info.sub_schema == "any"))
         if info.ttl:
             self.columns.append(Times("expires", required=False))
-        self.columns.append(Encoded("value", shape_of(info.schema or "any", naive=found.naive), pickled=_is_pickle(info.schema)))
+        self.columns.append(Encoded("value", shape, pickled=_is_pickle(info.schema)))
 
     def spaces(self, raw_keys: list[bytes]) -> list[bytes]:
         return split_map_keys(raw_keys, self._spaces.size)[0] if self._is_map else raw_keys

@@ -258,7 +258,12 @@ class Items(Column):
         while at < len(chunk):
             start = at + 4
             at = start + int.from_bytes(chunk[at:start], "big")
-            found.append(part_to_json(chunk[start + (8 if self._expires else 0) : at]))
+            if self._expires is None:
+                found.append(self._each.part_to_json(chunk[start:at]))
+                continue
+            stamp = int.from_bytes(chunk[start : start + 8], "big", signed=True)
+            expires = None if stamp == Times.END else stamp
+            found.append({"expires": expires, "value": self._each.part_to_json(chunk[start + 8 : at])})
         return found
 
     def part_from_json(self, value: Any) -> bytes:

@@ -153,8 +153,11 @@ class SnapshotState:
         return pa.Table.from_batches(self.batches(), self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        frame: pd.DataFrame = self.to_arrow().to_pandas()
-        return frame
+        """A pandas DataFrame. Columns of integers that have nulls are `Int64`, not floats."""
+        table = self.to_arrow()
+        frame: pd.DataFrame = table.to_pandas(integer_object_nulls=True)
+        integers = [field.name for field in table.schema if pa.types.is_integer(field.type)]
+        return frame.astype({name: "Int64" for name in integers if table.column(name).null_count})
 
     def to_spark(self, spark: Any) -> Any:
         """A Spark DataFrame. Of a savepoint on a local disk, Spark reads the files itself."""

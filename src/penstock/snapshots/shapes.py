@@ -24,6 +24,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain
+from math import nan
 from operator import attrgetter
 from typing import Annotated, Any, Union
 from uuid import UUID
@@ -39,6 +40,9 @@ from penstock.state.keys import canonical_decimal
 
 MISFITS = (msgspec.MsgspecError, pa.ArrowException, ValueError, TypeError, OverflowError)
 """What is raised for values that a column cannot hold."""
+
+EXACT = 2.0**53
+"""Floats below it that are integers are exactly these."""
 
 JSON_METADATA = {b"penstock": b"json"}
 """On fields that hold JSON text."""
@@ -82,6 +86,17 @@ class Scalar(Shape):
     def from_arrow(self, array: pa.Array) -> list[Any]:
         values: list[Any] = _present(array, self.arrow).to_pylist()
         return values if self._check is None else [self._check(value) for value in values]
+
+
+class Float(Scalar):
+    """A float. `null_is_nan`: what was written as NaN may come back as null."""
+
+    def __init__(self, *, null_is_nan: bool) -> None:
+        super().__init__(float, pa.float64())
+        self._null_is_nan = null_is_nan
+
+    def from_arrow(self, array: pa.Array) -> list[Any]:
+        return super().from_arrow(array.cast(self.arrow).fill_null(nan) if self._null_is_nan and array.null_count else array)
 
 
 class Json(Shape):
@@ -269,24 +284,37 @@ def _gathered(shape: Shape, array: pa.Array, missing: Any) -> list[Any]:
 def _present(array: pa.Array, arrow: pa.DataType | None = None) -> pa.Array:
     if array.null_count:
         raise StateError("a column has nulls, and its type has no None", hint="give every row a value, or leave the rows out")
-    return array if arrow is None or array.type == arrow else array.cast(arrow)
+    if arrow is None or array.type == arrow:
+        return array
+    if pa.types.is_integer(arrow) and pa.types.is_floating(array.type) and pc.any(pc.greater_equal(pc.abs(array), EXACT)).as_py():
+        raise inexact()
+    return array.cast(arrow)
+
+
+def inexact() -> StateError:
+    """For a float that may have been another integer."""
+    return StateError("floats of 2**53 and more are not exact integers", hint="give integers (in pandas: the dtype Int64)")
 
 
 # --- by schema ---------------------------------------------------------------------------------------------------------------
 
 
-def shape_of(schema: Any, *, naive: bool = False, of_keys: bool = False) -> Shape:
-    """The shape of a schema. `naive`: datetimes have no time zone. `of_keys`: equal values are written alike."""
+def shape_of(schema: Any, *, naive: bool = False, of_keys: bool = False, null_is_nan: bool = False) -> Shape:
+    """The shape of a schema. `naive`: datetimes have no time zone. `of_keys`: equal values are written alike.
+
+    `null_is_nan`: a null for a float that cannot be None is NaN, which pandas does not tell from null.
+    """
 
     def part(schema: Any) -> Shape:
-        return shape_of(schema, naive=naive, of_keys=of_keys)
+        return shape_of(schema, naive=naive, of_keys=of_keys, null_is_nan=null_is_nan)
 
     if isinstance(schema, str):
-        return _builtin(schema, naive, of_keys)
+        return Float(null_is_nan=null_is_nan) if schema == "float" else _builtin(schema, naive, of_keys)
     kind = next(iter(schema))
     given = schema[kind]
     if kind == "constrained":
-        return shape_of(given, naive=not schema["by"].get("tz", not naive), of_keys=of_keys)
+        naive = not schema["by"].get("tz", not naive)
+        return part(given)
     if kind in ("list", "set", "frozenset", "tuple_of"):
         return ListOf(part(given), frozenset if of_keys and kind in ("set", "frozenset") else None)
     if kind == "dict":
@@ -321,8 +349,6 @@ def _builtin(name: str, naive: bool, of_keys: bool) -> Shape:
             return Scalar(bool, pa.bool_())
         case "int":
             return Scalar(int, pa.int64())
-        case "float":
-            return Scalar(float, pa.float64())
         case "str":
             return Scalar(str, pa.string())
         case "bytes" | "bytearray":
