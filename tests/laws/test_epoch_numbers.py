@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_the_next_epoch_comes_after_a_damaged_one(tmp_path: Path) -> None:
 def test_it_fails_when_a_damaged_epoch_is_overlooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = fencing.find_head
 
-    def overlooking(storage: Storage, *, fall_back: bool = False, whole: bool = False) -> fencing.Head:
+    def overlooking(storage: Storage, *, fall_back: bool = False, whole: Any = None) -> fencing.Head:
         head = real(storage, fall_back=fall_back, whole=whole)
         epochs = tuple(e for e in head.epochs if head.manifest is not None and e <= head.manifest.epoch)
         return fencing.Head(head.manifest, head.undone, epochs)

@@ -149,10 +149,10 @@ class Head:
     renamed: Mapping[str, str] = field(default_factory=dict)
 
 
-def find_head(storage: Storage, *, fall_back: bool = False, whole: bool = False) -> Head:
+def find_head(storage: Storage, *, fall_back: bool = False, whole: JobId | None = None) -> Head:
     """Read what is committed. A damaged newest manifest is an error, unless `fall_back` says to take the newest whole one.
 
-    `whole`: it also counts as damaged if one of its files of state is missing, or of another size.
+    `whole`: of this job it also counts as damaged if one of its files of state is missing, or of another size.
     A done mark tells of a manifest: above the newest one that is there, it tells of one that is lost.
     """
     listed = [entry.path for entry in storage.list(paths.EPOCHS)]
@@ -164,7 +164,7 @@ def find_head(storage: Storage, *, fall_back: bool = False, whole: bool = False)
     for epoch in reversed(epochs):
         try:
             manifest = load_manifest(storage, epoch)
-            if whole:
+            if manifest.job == whole:
                 check_files(storage, manifest)
             return Head(manifest, undone, epochs)
         except (CorruptFileError, NotFoundError) as error:

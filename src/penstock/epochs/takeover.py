@@ -91,7 +91,9 @@ def take_over(
     check_installed(config.state_store)
     info = open_job(storage, config.name, config.max_parallelism)
     term = take(storage, 0)
-    head = replace(find_head(storage, fall_back=config.fall_back, whole=start is None), renamed=former_names(graph))
+    head = replace(
+        find_head(storage, fall_back=config.fall_back, whole=info.job if start is None else None), renamed=former_names(graph)
+    )
     check_same_job(storage, info, head.manifest)
     if head.manifest is not None and head.manifest.term >= term:
         if head.manifest.term > term and storage.exists(paths.term(head.manifest.term)):
