@@ -11,15 +11,19 @@ CODE   = $(wildcard src tests examples)
 BENCHMARKS := keyed_process windows state_size latency soak snapshots
 KILLS ?= 50
 SEED  ?=
+WORKERS ?= 3
+BASE  ?= HEAD
 
-.PHONY: help setup demo test check format bench torture clean
+.PHONY: help setup demo test laws check static format bench compare torture clean
 
 help:
 	@echo "make demo      run the demonstration"
-	@echo "make test      run the tests"
+	@echo "make test      run the tests: WORKERS=3"
+	@echo "make laws      run the property tests with many more examples"
 	@echo "make check     all that CI checks: style, types, imports, tests"
 	@echo "make format    put the code into shape"
 	@echo "make bench     run the benchmarks into build/bench/"
+	@echo "make compare   is it slower than another commit? BASE=commit"
 	@echo "make torture   kill a job again and again: KILLS=50 SEED=n"
 	@echo "make setup     make the virtualenv $(VENV)"
 	@echo "make clean     remove what was made"
@@ -40,20 +44,27 @@ $(READY): requirements.txt requirements-dev.txt pyproject.toml
 	fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@PENSTOCK_CLASS_ARCHIVE=on $(BIN)/python -m penstock.executors.spark.probe || true  # so that Spark starts faster in tests
 	@touch $@
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
+# Three workers on two cores: tests wait a lot. What belongs together stays on one worker (tests/spreading.py).
 test: $(READY)
-	$(BIN)/python -m pytest tests -q
+	$(BIN)/python -m pytest tests -q -n $(WORKERS) --max-worker-restart 0
 
-check: $(READY)
+# 2,000 random examples of each property, others every time; `make test` tries 300, always the same.
+laws: $(READY)
+	$(BIN)/python -m pytest tests -q -n $(WORKERS) --max-worker-restart 0 -m property --hypothesis-profile laws --timeout 7200
+
+check: static test
+
+static: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest tests -q
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
@@ -66,10 +77,14 @@ bench: $(READY)
 	  echo "== $$name"; $(BIN)/python benchmarks/$$name.py --json build/bench/$$name.json; \
 	done
 
+compare: $(READY)
+	$(BIN)/python benchmarks/compare.py $(BASE) --json build/bench/compare.json
+
 torture: $(READY)
 	$(BIN)/python tests/torture/run.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf spark-warehouse metastore_db derby.log artifacts
+	git worktree prune 2>/dev/null || true
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -50,6 +50,7 @@ class Task:
     input: Events
     warm: Events
     options: dict[str, Any]
+    source: Path | None = None
 
 
 def run_penstock(task: Task, folder: Path) -> tuple[Result, pa.Table]:
@@ -64,7 +65,7 @@ def run_penstock(task: Task, folder: Path) -> tuple[Result, pa.Table]:
         "target_epoch": TARGET_EPOCH_SECONDS,
         "out": str(folder),
     }
-    result = run_contender("harness.penstock_jobs", parameters, folder, label=_label(task))
+    result = run_contender("harness.penstock_jobs", parameters, folder, label=_label(task), source=task.source)
     return result, read_parquet_files(published_files(folder / "out"))
 
 

@@ -80,9 +80,11 @@ def attempt(label: str, report: Report, function: Any, *arguments: Any) -> Any:
         return None
 
 
-def run_penstock(name: str, parameters: dict[str, Any], report: Report) -> np.ndarray:
+def run_penstock(name: str, parameters: dict[str, Any], report: Report, source: Path | None = None) -> np.ndarray:
+    """The lag of each measured event, in seconds."""
     folder = fresh_folder("latency", name)
-    result = run_contender("harness.penstock_jobs", {"job": "latency", **parameters, "out": str(folder)}, folder, label=name)
+    request = {"job": "latency", **parameters, "out": str(folder)}
+    result = run_contender("harness.penstock_jobs", request, folder, label=name, source=source)
     table, publications = published_json(folder / "out", ["key", "count", "n"])
     numbers = table["n"].to_numpy()
     events = parameters["rate"] * (parameters["warm_seconds"] + parameters["seconds"])

@@ -17,13 +17,14 @@ State: per key a count, a sum and a text, about 100 bytes with the key. Events a
 from __future__ import annotations
 
 import statistics
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from harness.contenders import ContenderError, run_contender
+from harness.contenders import ContenderError, Result, run_contender
 from harness.peers import SPARK, python_of
 from harness.penstock_snapshots import Keys
 from harness.places import fresh_folder
@@ -65,14 +66,29 @@ def main() -> int:
     return report.finish(table_of("snapshots", columns, rows), arguments.json)
 
 
-def large_state(keys: int, report: Report, *, ratios: bool) -> list[list[str]]:
-    """Load, save, restore; and what epochs write."""
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """A large state that was loaded, saved and restored: what each of the three processes found."""
+
+    folder: Path
+    loaded: Result
+    saved: Result
+    restored: Result
+    state: list[Path]
+    stored: pa.Table
+
+
+def load_save_restore(keys: int, report: Report, source: Path | None = None) -> Journey:
     folder = fresh_folder("snapshots", f"keys-{keys}")
     parameters = {"keys": keys, "touched": TOUCHED, "epochs": EPOCHS, "out": str(folder)}
-    loaded = run_contender(JOBS, {**parameters, "job": "load"}, folder, label=f"load {keys:,}")
+    loaded = run_contender(JOBS, {**parameters, "job": "load"}, folder, label=f"load {keys:,}", source=source)
     storage, to = folder / "state-storage", folder / "savepoint"
     saved = run_contender(
-        JOBS, {"job": "savepoint", "storage": str(storage), "to": str(to)}, _below(folder, "save"), label=f"savepoint {keys:,}"
+        JOBS,
+        {"job": "savepoint", "storage": str(storage), "to": str(to)},
+        _below(folder, "save"),
+        label=f"savepoint {keys:,}",
+        source=source,
     )
     state = [path for path in sorted((to / "state").glob("*profile*.parquet")) if "timers" not in path.name]
     stored = pa.concat_tables(pq.read_table(path, columns=["key", "raw_key", "raw_value"]) for path in state)
@@ -84,9 +100,17 @@ def large_state(keys: int, report: Report, *, ratios: bool) -> list[list[str]]:
         {**parameters, "job": "restore", "savepoint": str(to), "position": position, "out": str(_below(folder, "restored"))},
         _below(folder, "restore"),
         label=f"restore {keys:,}",
+        source=source,
     )
     if restored["entries"] < keys or restored["records"] != 2000:
         report.problems.append(f"restored: {restored['entries']:,} entries of {keys:,}, {restored['records']} records read")
+    return Journey(folder, loaded, saved, restored, state, stored)
+
+
+def large_state(keys: int, report: Report, *, ratios: bool) -> list[list[str]]:
+    """Load, save, restore; and what epochs write."""
+    journey = load_save_restore(keys, report)
+    loaded, saved, restored = journey.loaded, journey.saved, journey.restored
     report.rates |= {
         f"savepoint_{keys}_s": round(saved["seconds"], 2),
         f"restore_{keys}_s": round(restored["seconds"], 2),
@@ -96,12 +120,14 @@ def large_state(keys: int, report: Report, *, ratios: bool) -> list[list[str]]:
     back = (f"{restored['seconds']:.1f}", "", _mb(restored["peak_kb"] * 1024), f"{restored['entries']:,}")
     rows = [[f"savepoint of {keys:,} keys", *made], [f"restore of {keys:,} keys", *back]]
     if ratios:
-        parquet = {"files": [str(path) for path in state]}
+        parquet = {"files": [str(path) for path in journey.state]}
         python = python_of(SPARK)
-        peer = run_contender("peers.spark_sort", parquet, _below(folder, "sort"), label="Spark reads and sorts", python=python)
+        peer = run_contender(
+            "peers.spark_sort", parquet, _below(journey.folder, "sort"), label="Spark reads and sorts", python=python
+        )
         report.ratio("restore", restored["seconds"], peer["seconds"])
         rows.append([f"Spark reads and sorts {peer['rows']:,} rows", f"{peer['seconds']:.1f}", "", "", f"{peer['rows']:,}"])
-        entry = sum(len(k.as_py()) + len(v.as_py()) for k, v in _sample(stored)) / SAMPLE + 4
+        entry = sum(len(k.as_py()) + len(v.as_py()) for k, v in _sample(journey.stored)) / SAMPLE + 4
         changed = _distinct_touched(keys) * entry
         report.ratio("delta", loaded["written"], changed)
         report.details["delta"] = {"bytes_of_an_entry": round(entry, 1), "written": loaded["files"], "changed": round(changed)}

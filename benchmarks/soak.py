@@ -1,9 +1,11 @@
-"""Thousands of epochs leave nothing behind: a small keyed job, 3,000 epochs, one after another.
+"""Thousands of epochs leave nothing behind: a small keyed job, 3,000 epochs (`--epochs 10000` for more), one after another.
 
 - slowdown: the median of the last 100 epochs over the median of epochs 100 to 200, by the job's own history;
 - memory: resident memory of driver, JVM and Python workers together, the median over the last twentieth of the run over the
   median over the twentieth that follows its first fifth (pages that workers share count in each of them);
-- open_files, threads: likewise; shuffle_files: files under spark.local.dir, likewise (fewer than ten count as ten);
+- open_files, threads: likewise; shuffle_files: files under spark.local.dir, likewise (fewer than ten count as ten). Not among
+  the threads are those with which Spark watches Python tasks: each lives up to two seconds longer than its task, so there are as
+  many as tasks began in two seconds, and more when epochs are quicker. More than that is a problem;
 - live_heap: what is left in the JVM's heap after a garbage collection, at 95% of the run over the same at 20%. These collections
   come just before the two spans of the other figures, so both begin alike.
 
@@ -24,6 +26,10 @@ from harness.report import Report, parser_of, table_of
 from latency import check_tiny
 
 KINDS = ("driver", "jvm", "workers")
+TASKS = 4
+"""Of an epoch: two stages of two partitions."""
+WATCHED_SECONDS = 2
+"""How long Spark's monitor of a task may outlive it."""
 Sample = dict[str, Any]
 
 
@@ -48,7 +54,7 @@ def main() -> int:
         "out": str(folder),
     }
     try:
-        result = run_contender("harness.penstock_jobs", parameters, folder, label="soak", timeout=7200)
+        result = run_contender("harness.penstock_jobs", parameters, folder, label="soak", timeout=max(7200, 2 * arguments.epochs))
         check_tiny(folder, parameters)
         say("output checked")
         rows = [epochs_row(result["history"], report), *resource_rows(result["samples"], arguments.epochs, report)]
@@ -93,11 +99,35 @@ def resource_rows(samples: list[Sample], epochs: int, report: Report) -> list[li
             rows.append([label, f"{before:,.0f}", f"{after:,.0f}", f"{after / before:.3f}" if before else ""])
             if kind is None:
                 report.ratio(name, after, before)
+    rows += thread_rows(early, last, report)
     before, after = (_median(part, lambda sample: sample["files"]) for part in (early, last))
     report.ratio("shuffle_files", max(10, after), max(10, before))
     ratio = report.ratios["shuffle_files"]
     rows.append(["files under spark.local.dir", f"{before:,.0f}", f"{after:,.0f}", f"{ratio:.3f}"])
     return rows
+
+
+def thread_rows(early: list[Sample], last: list[Sample], report: Report) -> list[list[str]]:
+    """The pools that have grown, and the monitors of tasks beside how many there may be."""
+    rows = []
+    pools = {name for sample in last for name in sample["jvm"]["pools"]}
+    for name in sorted(pools):
+        before, after = (_median(part, lambda sample, name=name: sample["jvm"]["pools"].get(name, 0)) for part in (early, last))
+        if after > before:
+            rows.append([f"  threads {name!r}, jvm", f"{before:,.0f}", f"{after:,.0f}", ""])
+    before, after = (_median(part, lambda sample: sample["jvm"]["monitors"]) for part in (early, last))
+    may_be = [WATCHED_SECONDS * TASKS * _rate(part) for part in (early, last)]
+    rows.append(["monitors of tasks, jvm", f"{before:,.0f}", f"{after:,.0f}", ""])
+    rows.append(["  tasks in two seconds", f"{may_be[0]:,.0f}", f"{may_be[1]:,.0f}", ""])
+    if after > 1.5 * may_be[1] + 2 * TASKS:
+        report.problems.append(f"{after:.0f} monitors of tasks, and {may_be[1]:.0f} tasks in two seconds")
+    return rows
+
+
+def _rate(samples: list[Sample]) -> float:
+    """Epochs a second."""
+    seconds = samples[-1]["at"] - samples[0]["at"]
+    return float((samples[-1]["mark"] - samples[0]["mark"]) / seconds) if seconds else 0.0
 
 
 def _of(what: str, kind: str | None) -> Callable[[Sample], float]:

@@ -10,6 +10,7 @@ Timed: these later epochs, the first few left out, from planning to commit, by t
 from __future__ import annotations
 
 import statistics
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,9 +40,7 @@ def main() -> int:
     load = -(-arguments.large // arguments.touched) * arguments.touched
     medians: dict[str, float] = {}
     for name, keys in (("small", arguments.small), ("large", arguments.large)):
-        epochs = arguments.epochs + SETTLE
-        parameters = {"job": "state_size", "keys": keys, "load": load, "touched": arguments.touched, "epochs": epochs}
-        seconds = run_one(name, parameters, report)
+        seconds = run_one(name, parameters_of(keys, load, arguments.touched, arguments.epochs), report)
         if seconds:
             medians[name] = statistics.median(seconds)
             report.details[name] = {"keys": keys, "epoch_seconds": [round(each, 4) for each in seconds]}
@@ -54,11 +53,17 @@ def main() -> int:
     return report.finish(table_of("epochs that touch the same number of keys", columns, rows), arguments.json)
 
 
-def run_one(name: str, parameters: dict[str, Any], report: Report) -> list[float]:
+def parameters_of(keys: int, load: int, touched: int, epochs: int) -> dict[str, Any]:
+    """Of a job that has `epochs` measured epochs."""
+    return {"job": "state_size", "keys": keys, "load": load, "touched": touched, "epochs": epochs + SETTLE}
+
+
+def run_one(name: str, parameters: dict[str, Any], report: Report, source: Path | None = None) -> list[float]:
     """The measured epochs' seconds."""
     folder = fresh_folder("state_size", name)
+    request = {**parameters, "out": str(folder)}
     try:
-        history = run_contender("harness.penstock_jobs", {**parameters, "out": str(folder)}, folder, label=name)["history"]
+        history = run_contender("harness.penstock_jobs", request, folder, label=name, source=source)["history"]
     except ContenderError as error:
         report.problems.append(str(error))
         return []

@@ -35,10 +35,10 @@ from penstock import (
     StreamEnvironment,
     ValueState,
     Watermarks,
+    read_output,
 )
 from penstock.api.environment import listeners
 from penstock.cli.progress import Progress
-from penstock.connectors.files.published import read_rows
 
 SENSORS = 100
 HOT = 80.0
@@ -214,8 +214,8 @@ def main() -> None:
     result = env.execute()
     listeners.reset(told)
 
-    found_reports = Counter(Report(**row) for row in read_rows(options.folder / "reports"))
-    found_alerts = Counter(Alert(**row) for row in read_rows(options.folder / "alerts"))
+    found_reports = Counter(Report(**row) for row in read_output(options.folder / "reports"))
+    found_alerts = Counter(Alert(**row) for row in read_output(options.folder / "alerts"))
     _show_hottest(console, found_reports, found_alerts, simulation.start_ms)
     if (found_reports, found_alerts) != expected(simulation, count):
         console.print("[bold red]The files differ from the expected answer.[/bold red]")

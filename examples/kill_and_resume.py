@@ -15,8 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from penstock import FileSink, GeneratorSource, KeyedContext, KeyedProcessFunction, StreamEnvironment, ValueState
-from penstock.connectors.files.published import PublishedFiles, read_rows
+from penstock import FileSink, GeneratorSource, KeyedContext, KeyedProcessFunction, StreamEnvironment, ValueState, read_output
 
 EVENTS, KEYS = 20_000, 10
 
@@ -50,7 +49,7 @@ def start(folder: str, executor: str) -> "subprocess.Popen[bytes]":
 
 def published(folder: str) -> list[int]:
     """The epochs that have published something so far."""
-    return PublishedFiles(f"{folder}/out").epochs() if os.path.isdir(f"{folder}/out") else []
+    return read_output(f"{folder}/out").epochs if os.path.isdir(f"{folder}/out/_log") else []
 
 
 def main() -> None:
@@ -64,13 +63,13 @@ def main() -> None:
             time.sleep(0.05)
         first.send_signal(signal.SIGKILL)
         first.wait()
-        before = read_rows(f"{folder}/out")
+        before = read_output(f"{folder}/out")
         print(f"killed after {len(before)} of {EVENTS} counts, in {len(published(folder))} epochs")
 
         second = start(folder, executor)
         if second.wait() != 0:
             raise SystemExit("the second run failed")
-        rows = read_rows(f"{folder}/out")
+        rows = read_output(f"{folder}/out")
         seen = Counter((row["key"], row["count"]) for row in rows)
         wanted = {(key, count) for key in range(KEYS) for count in range(1, EVENTS // KEYS + 1)}
         lost, repeated = len(wanted - seen.keys()), sum(n - 1 for n in seen.values())

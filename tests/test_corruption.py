@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import pytest
 
 from penstock.storage import sealed
 from tests.corruption import DETECTED, FINE, examine
 from tests.damaged_jobs import SCENES, Scene, StoppedJob
 from tests.damages import Target
-
-
-@pytest.fixture(autouse=True)
-def _in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    if Path("/dev/shm").is_dir():
-        monkeypatch.setattr(tempfile, "tempdir", "/dev/shm")
 
 
 @pytest.mark.parametrize("scene", SCENES)

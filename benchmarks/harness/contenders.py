@@ -2,7 +2,7 @@
 
 A contender is a module with `main(parameters) -> result`, both JSON-able, started as `python -m harness.contenders MODULE FILE`:
 parameters are read from the file, the result is written next to it. What it prints goes to a log; lines that begin with `>` are
-also shown.
+also shown. With a `source`, Penstock is imported from there, and the contender checks at its end that it was.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.places import BENCHMARKS, ROOT
+from harness.places import BENCHMARKS, SOURCE
 from harness.progress import say
 
 Result = dict[str, Any]
+
+ORIGIN = "BENCHMARK_PENSTOCK_SOURCE"
+"""The variable that tells a contender to check where its Penstock is from."""
 
 
 class ContenderError(Exception):
@@ -35,6 +38,7 @@ def run_contender(
     *,
     label: str,
     python: Path | None = None,
+    source: Path | None = None,
     timeout: float = 3600,
 ) -> Result:
     """The result of `module.main(parameters)`, from a process of its own that works in `folder`."""
@@ -46,7 +50,7 @@ def run_contender(
         process = subprocess.Popen(
             [interpreter, "-u", "-m", "harness.contenders", module, str(request)],
             cwd=folder,
-            env=environment(interpreter, folder),
+            env=environment(interpreter, folder, source),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -74,8 +78,10 @@ def run_contender(
     return result
 
 
-def environment(python: str, folder: Path) -> dict[str, str]:
-    """The same for every contender: its Python for Spark's workers too, a Java, temporary files in the run's folder."""
+def environment(python: str, folder: Path, source: Path | None) -> dict[str, str]:
+    """The same for every contender: its Python for Spark's workers too, a Java, temporary files in the run's folder.
+
+    `PYTHONPATH` comes before what is installed, in Spark's workers and in child processes too."""
     from penstock.executors.spark.java import ensure_java_home
 
     ensure_java_home()
@@ -84,7 +90,7 @@ def environment(python: str, folder: Path) -> dict[str, str]:
     shuffles.mkdir(exist_ok=True)
     return {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join((str(BENCHMARKS), str(ROOT / "src"))),
+        "PYTHONPATH": os.pathsep.join((str(BENCHMARKS), str(source or SOURCE))),
         "PYTHONUNBUFFERED": "1",
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
@@ -92,6 +98,7 @@ def environment(python: str, folder: Path) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "TMPDIR": str(temporary),
         "TZ": "UTC",
+        **({ORIGIN: str(source)} if source else {}),
     }
 
 
@@ -110,6 +117,8 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def _child(module: str, request: Path) -> None:
     result = importlib.import_module(module).main(json.loads(request.read_text()))
+    if ORIGIN in os.environ:
+        importlib.import_module("harness.origin").check_origin(Path(os.environ[ORIGIN]))
     answer = request.with_name("result.json")
     answer.with_suffix(".tmp").write_text(json.dumps(result))
     answer.with_suffix(".tmp").rename(answer)

@@ -1,10 +1,12 @@
-"""The Penstock contender of the windows benchmark: count and sum of each window, Parquet to Parquet."""
+"""The Penstock contender of the windows benchmark: count and sum of each window, Parquet to Parquet or CSV to CSV."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from harness.contenders import progress
 from harness.penstock_jobs import environment
@@ -27,6 +29,12 @@ WINDOWS: dict[str, Callable[[Parameters], WindowAssigner]] = {
     "tumbling": lambda p: TumblingWindows(seconds=p["size"]),
     "sliding": lambda p: SlidingWindows(p["size"], p["slide"]),
     "session": lambda p: SessionWindows(p["gap"]),
+}
+
+EVENT = pa.schema({"key": pa.int64(), "ts": pa.int64(), "v": pa.float64()})
+SOURCES: dict[str, Callable[[str], FileSource]] = {
+    "parquet": lambda folder: FileSource(f"{folder}/*.parquet", columns=EVENT.names),
+    "csv": lambda folder: FileSource(f"{folder}/*.csv", schema=EVENT, header=False),
 }
 
 
@@ -55,14 +63,14 @@ def _run(name: str, folder: str, events: int, parameters: Parameters) -> JobResu
         target_epoch=parameters["target_epoch"],
     )
     watermarks: Watermarks[Any] = Watermarks.bounded(seconds=parameters["slack"], timestamp="ts")
-    source = FileSource(f"{folder}/*.parquet", columns=["key", "ts", "v"])
+    source = SOURCES[parameters["format"]](folder)
     windows = WINDOWS[parameters["windows"]](parameters)
     (
         env.from_source(source, name="in", watermarks=watermarks)
         .key_by("key")
         .window(windows)
         .aggregate(count(), total=agg.sum("v"), name="windows")
-        .sink_to(FileSink(str(Path(parameters["out"], name)), format="parquet"), name="out")
+        .sink_to(FileSink(str(Path(parameters["out"], name)), format=parameters["format"]), name="out")
     )
     if name == "out":
         print(env.explain())

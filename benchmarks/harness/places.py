@@ -7,9 +7,13 @@ from pathlib import Path
 
 BENCHMARKS = Path(__file__).resolve().parent.parent
 ROOT = BENCHMARKS.parent
+SOURCE = ROOT / "src"
+"""The Penstock that is measured, unless another one is asked for."""
 DATA = ROOT / "build" / "bench-data"
 RUNS = ROOT / "build" / "bench-runs"
 PEERS = ROOT / "build" / "peers"
+COMMITS = ROOT / "build" / "commits"
+"""Worktrees of other commits."""
 
 
 def fresh_folder(*names: str) -> Path:

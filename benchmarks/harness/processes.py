@@ -1,15 +1,23 @@
-"""What this process and everything below it hold: memory, open files, threads, from /proc; and files in a folder."""
+"""What this process and everything below it hold: memory, open files, threads, from /proc; and files in a folder.
+
+Spark watches every Python task with a thread of its own (`Worker Monitor for …`), which looks every two seconds whether the task
+is over: there are as many as tasks began in the last two seconds. They are counted apart.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 _KINDS = {"java": "jvm"}
+MONITORS = "Worker Monitor"
+"""What the kernel keeps of the name of such a thread."""
 
 
 def descendants(root: int) -> list[int]:
@@ -30,21 +38,40 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def usage(root: int) -> dict[str, dict[str, int]]:
-    """For driver, jvm and workers (the Python processes below the JVM): processes, rss (bytes), open files, threads."""
-    used: dict[str, dict[str, int]] = {}
+def pools(process: int) -> Counter[str]:
+    """How many threads a process has, by name without numbers; the kernel keeps 15 characters of a name."""
+    found: Counter[str] = Counter()
+    for thread in os.listdir(f"/proc/{process}/task"):
+        try:
+            name = Path(f"/proc/{process}/task/{thread}/comm").read_text().strip()
+        except OSError:
+            continue  # it has ended meanwhile
+        found[re.sub(r"[-\s#]*\d[-\d]*", "#", name)] += 1
+    return found
+
+
+def usage(root: int) -> dict[str, dict[str, Any]]:
+    """For driver, jvm and workers (the Python processes below the JVM): processes, rss (bytes), open files, threads.
+
+    Threads of the JVM are also counted by name (`pools`), and its monitors of tasks are not in `threads`, but in `monitors`.
+    """
+    used: dict[str, dict[str, Any]] = {}
     for process in descendants(root):
         try:
             name = Path(f"/proc/{process}/comm").read_text().strip()
             status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines() if ":" in line)
             files = len(os.listdir(f"/proc/{process}/fd"))
             rss = int(status["VmRSS"].split()[0]) * 1024
+            threads = pools(process) if name in _KINDS else Counter({name: int(status["Threads"])})
         except (OSError, KeyError):
             continue  # it has ended meanwhile
         kind = "driver" if process == root else _KINDS.get(name, "workers")
         sums = used.setdefault(kind, {"processes": 0, "rss": 0, "open_files": 0, "threads": 0})
-        for what, value in (("processes", 1), ("rss", rss), ("open_files", files), ("threads", int(status["Threads"]))):
+        monitors = threads.pop(MONITORS, 0)
+        for what, value in (("processes", 1), ("rss", rss), ("open_files", files), ("threads", threads.total())):
             sums[what] += value
+        if name in _KINDS:
+            sums["monitors"], sums["pools"] = monitors, dict(threads)
     return used
 
 

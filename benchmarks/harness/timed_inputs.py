@@ -5,6 +5,9 @@ seconds after their time, so `ts` is out of order by as much. They are dealt to 
 time. For Parquet a partition is cut by arrival into SLICES files: `0003-1.parquet` is the fourth of the second partition. By
 name and by age files are in order of time. For CSV, without a header, a partition is one file.
 
+That is the layout "side by side". In the layout "in turn" there are as many Parquet files, cut by arrival from all events: each
+begins where the one before it ends, as files do that are written every hour. Who reads two of them at a time is at two times.
+
 The last event is far in the future, so that time moves on past all windows before it in every contender; windows with it do
 not count.
 
@@ -48,6 +51,7 @@ _ROW_GROUPS = 2
 _FORMAT = 1
 
 Shape = Literal["steady", "bursts"]
+Layout = Literal["side by side", "in turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +78,16 @@ class TimedEvents:
         return key[counts], ts[counts], v[counts]
 
 
-def timed_events_of(events: int, keys: int, shape: Shape = "steady", *, seed: int = 1) -> TimedEvents:
+def timed_events_of(
+    events: int, keys: int, shape: Shape = "steady", layout: Layout = "side by side", *, seed: int = 1
+) -> TimedEvents:
     """The input with these parameters, made now or before."""
-    name = f"timed-{_FORMAT}-{shape}-{events}-{keys}-{seed}"
-    what = f"{events:,} events ({shape}), {keys:,} keys, with event time"
-    return TimedEvents(made_once(name, what, partial(_write, events, keys, shape, seed)), events, keys)
+    name = f"timed-{_FORMAT}-{shape}-{events}-{keys}-{seed}" + ("-in-turn" if layout == "in turn" else "")
+    what = f"{events:,} events ({shape}, files {layout}), {keys:,} keys, with event time"
+    return TimedEvents(made_once(name, what, partial(_write, events, keys, shape, layout, seed)), events, keys)
 
 
-def _write(events: int, keys: int, shape: Shape, seed: int, folder: Path) -> None:
+def _write(events: int, keys: int, shape: Shape, layout: Layout, seed: int, folder: Path) -> None:
     rng = np.random.default_rng(seed)
     key, ts = (_steady if shape == "steady" else _bursts)(rng, events - 1, keys)
     order = np.argsort(ts + rng.integers(0, DELAY_MS + 1, events - 1), kind="stable")
@@ -99,14 +105,23 @@ def _write(events: int, keys: int, shape: Shape, seed: int, folder: Path) -> Non
         # Dealt from the end, so that the event in the future is in the last file.
         rows = np.arange((events - 1 - (PARTITIONS - 1 - number)) % PARTITIONS, events, PARTITIONS)
         dealt = table.take(pa.array(rows))
-        edges = np.linspace(0, dealt.num_rows, SLICES + 1).astype(int)
-        for piece, (start, stop) in enumerate(itertools.pairwise(edges)):
-            path = folder / "parquet" / f"{piece:04d}-{number}.parquet"
-            part = dealt.slice(start, stop - start)
-            pq.write_table(part, path, row_group_size=max(1, -(-part.num_rows // _ROW_GROUPS)))
-            age = BEGIN_MS // 1000 + piece * PARTITIONS + number
-            os.utime(path, (age, age))
         pa.csv.write_csv(dealt, folder / "csv" / f"{number}.csv", plain)
+        if layout == "side by side":
+            for piece, part in enumerate(_cut(dealt, SLICES)):
+                _write_parquet(part, folder / "parquet" / f"{piece:04d}-{number}.parquet", piece * PARTITIONS + number)
+    if layout == "in turn":
+        for piece, part in enumerate(_cut(table, SLICES * PARTITIONS)):
+            _write_parquet(part, folder / "parquet" / f"{piece:04d}.parquet", piece)
+
+
+def _cut(table: pa.Table, pieces: int) -> list[pa.Table]:
+    edges = np.linspace(0, table.num_rows, pieces + 1).astype(int)
+    return [table.slice(start, stop - start) for start, stop in itertools.pairwise(edges)]
+
+
+def _write_parquet(part: pa.Table, path: Path, age: int) -> None:
+    pq.write_table(part, path, row_group_size=max(1, -(-part.num_rows // _ROW_GROUPS)))
+    os.utime(path, (BEGIN_MS // 1000 + age,) * 2)
 
 
 def _steady(rng: np.random.Generator, events: int, keys: int) -> tuple[np.ndarray, np.ndarray]:

@@ -65,6 +65,12 @@ def read_window_parquet(paths: Sequence[Path], names: Sequence[str] = tuple(SCHE
     return _table(pa.concat_tables(table for table in tables if table.num_rows))
 
 
+def read_headed_csv(paths: Sequence[Path], names: Sequence[str]) -> pa.Table:
+    """CSV files with a header and these columns in the place of SCHEMA's."""
+    tables = [pa.csv.read_csv(path).select(list(names)) for path in paths if path.stat().st_size]
+    return _table(pa.concat_tables(table for table in tables if table.num_rows))
+
+
 def read_window_csv(paths: Sequence[Path]) -> pa.Table:
     """CSV files without a header, with timestamps in UTC."""
     types = {**{name: SCHEMA.field(name).type for name in SCHEMA.names}, "start": pa.timestamp("ms"), "end": pa.timestamp("ms")}

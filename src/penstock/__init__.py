@@ -3,7 +3,7 @@
 Event streams, keyed state, event time and exactly-once results. Spark moves and schedules, Arrow computes, Python decides.
 """
 
-from penstock.aggregates import approx_distinct, avg, collect, count, stddev, top_n
+from penstock.aggregates import approx_distinct, avg, collect, count, first, last, stddev, top_n
 from penstock.api.environment import StreamEnvironment
 from penstock.api.job import Job
 from penstock.api.keyed import KeyedStream
@@ -12,6 +12,7 @@ from penstock.api.windowed import WindowedStream
 from penstock.config import JobConfig, RestartPolicy
 from penstock.connectors.collecting.sink import CollectSink
 from penstock.connectors.collection.source import CollectionSource
+from penstock.connectors.files.read_output import Output, read_output
 from penstock.connectors.files.sink import FileSink
 from penstock.connectors.files.source import FileSource
 from penstock.connectors.generator.source import GeneratorSource
@@ -90,6 +91,7 @@ __all__ = [
     "MapState",
     "NeverTrigger",
     "OnTimerContext",
+    "Output",
     "OutputTag",
     "PenstockError",
     "PrintSink",
@@ -126,7 +128,10 @@ __all__ = [
     "avg",
     "collect",
     "count",
+    "first",
+    "last",
     "per_window",
+    "read_output",
     "stddev",
     "top_n",
 ]

@@ -11,6 +11,8 @@ from penstock.windows.aggregates import (
     Avg,
     Collect,
     Count,
+    First,
+    Last,
     Max,
     Min,
     Selector,
@@ -19,7 +21,7 @@ from penstock.windows.aggregates import (
     TopN,
 )
 
-__all__ = ["Aggregate", "approx_distinct", "avg", "collect", "count", "max", "min", "stddev", "sum", "top_n"]
+__all__ = ["Aggregate", "approx_distinct", "avg", "collect", "count", "first", "last", "max", "min", "stddev", "sum", "top_n"]
 
 
 def count(field: Selector = None, *, name: str = "") -> Aggregate:
@@ -45,6 +47,16 @@ def max(field: Selector = None, *, name: str = "") -> Aggregate:
 def avg(field: Selector = None, *, name: str = "") -> Aggregate:
     """The mean of a field."""
     return Avg(field=field, name=name)
+
+
+def first(field: Selector = None, *, name: str = "") -> Aggregate:
+    """The value of a field in the first record by event time; of records of the same time, in the one that came first."""
+    return First(field=field, name=name)
+
+
+def last(field: Selector = None, *, name: str = "") -> Aggregate:
+    """The value of a field in the last record by event time; of records of the same time, in the one that came last."""
+    return Last(field=field, name=name)
 
 
 def stddev(field: Selector = None, *, name: str = "") -> Aggregate:

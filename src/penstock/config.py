@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from penstock.errors import ConfigError
 from penstock.ids import Milliseconds
+from penstock.setting_types import check_types
 from penstock.timing.durations import Duration, to_ms
 
 Guarantee = Literal["exactly-once", "at-least-once", "at-most-once"]
@@ -24,6 +25,9 @@ class RestartPolicy:
     first_delay: Duration = timedelta(milliseconds=200)
     factor: float = 2.0
     longest_delay: Duration = timedelta(seconds=30)
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
     def delay_ms(self, failures: int) -> Milliseconds | None:
         """How long to wait after so many failures in a row; None: give up."""
@@ -42,7 +46,8 @@ class JobConfig:
     name: str
     storage: str | None = None
     parallelism: int = field(default_factory=lambda: max(1, min(os.cpu_count() or 1, 128)))
-    max_parallelism: int = 128
+    max_parallelism: int | None = None
+    """The number of key groups; None: those of the job, and of a new one, by its parallelism, 128 or more."""
     executor: ExecutorName = "spark"
     master: str | None = None
     spark_config: dict[str, str] = field(default_factory=dict)
@@ -56,7 +61,11 @@ class JobConfig:
     compact_after: int = 16
     restart: RestartPolicy = field(default_factory=RestartPolicy)
     until_idle: bool = False
+    drain: bool = False
+    """Until idle: then end all time, so that windows close and timers fire, as at the end of bounded input."""
     local_dir: str | None = None
+    keep_local: Duration = timedelta(days=7)
+    """How long local stores of jobs stay that nobody works on."""
     state_store: StateStore = "lmdb"
     pipeline: int | None = None
     """How many epochs may run ahead of the last committed one; None: 8 on Spark, 0 inline."""
@@ -76,24 +85,36 @@ class JobConfig:
     fall_back: bool = False
     standby: bool = False
     """Wait until the running driver dies or hangs, then take over."""
+    take_over: bool = False
+    """Take the job over from a driver that runs it now, instead of refusing to start."""
     lease: Duration = timedelta(seconds=10)
-    """How long a driver may give no sign of life before a standby takes over."""
+    """How long a driver may give no sign of life before a standby takes over; a start watches for half as long."""
     hang_after: Duration | None = None
     """A driver whose loop has not come round for so long hangs: no sign of life. Longer than any epoch; None: ten leases."""
+    stall_after: Duration = timedelta(seconds=60)
+    """A Spark job of which no executor has run a task for so long is given up, and Spark started anew. If no executor is left: a
+    third of it."""
+    stop_within: Duration = timedelta(seconds=20)
+    """A job that was told to stop waits so long for what it does, and then so long for closing."""
     mirror: str | None = None
     """A second place to which committed epochs are copied."""
     force: bool = False
     """Start from a mirror though the storage that it is of is driven."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         _check(
             bool(self.name) and "/" not in self.name, f"the job's name is {self.name!r}", "use a non-empty name without slashes"
         )
-        _check(1 <= self.max_parallelism <= 32768, f"max_parallelism is {self.max_parallelism}", "choose 1 to 32768")
         _check(
-            1 <= self.parallelism <= self.max_parallelism,
+            self.max_parallelism is None or 1 <= self.max_parallelism <= 32768,
+            f"max_parallelism is {self.max_parallelism}",
+            "choose 1 to 32768",
+        )
+        _check(
+            1 <= self.parallelism <= (self.max_parallelism or 32768),
             f"parallelism is {self.parallelism}",
-            f"choose 1 to max_parallelism ({self.max_parallelism})",
+            f"choose 1 to max_parallelism ({self.max_parallelism or 32768})",
         )
         _check(
             self.guarantee in ("exactly-once", "at-least-once", "at-most-once"),
@@ -112,6 +133,7 @@ class JobConfig:
             to_ms(self.target_epoch, what="target_epoch") > 0, "target_epoch is zero", "give a duration, for example seconds=1"
         )
         to_ms(self.epoch_interval, what="epoch_interval")
+        to_ms(self.keep_local, what="keep_local")
         _check(
             to_ms(self.checkpoint_interval, what="checkpoint_interval") == 0 or self.guarantee != "at-most-once",
             "an at-most-once job has a checkpoint_interval",
@@ -123,10 +145,17 @@ class JobConfig:
             "hang_after is shorter than the lease",
             "choose a time that no epoch takes: ten leases, or more",
         )
+        _check(to_ms(self.stall_after, what="stall_after") > 0, "stall_after is zero", "give a duration, for example seconds=60")
+        _check(to_ms(self.stop_within, what="stop_within") > 0, "stop_within is zero", "give a duration, for example seconds=20")
         _check(
             not (self.standby and self.restore_again),
             "a standby is to start from a snapshot again",
             "start the job that way first, without standby: a take-over must not set it back",
+        )
+        _check(
+            not (self.standby and self.take_over),
+            "a standby is to take the job over at once",
+            "choose one: a standby waits until the driver dies or hangs",
         )
         _check(self.pipeline is None or self.pipeline >= 0, f"pipeline is {self.pipeline}", "choose 0 or more")
         _check(

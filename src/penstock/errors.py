@@ -6,15 +6,29 @@ Every error of Penstock says three things: *what* is wrong, the *detail* (step, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Literal
+
+Nature = Literal["configuration", "deterministic", "transient", "machine"]
+"""What kind of failure an error is; `penstock.failures` tells which is which."""
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """A hint for a name that does not exist; nothing if no known one is like it."""
+    found = get_close_matches(wrong, list(known), n=1)
+    return f"did you mean {found[0]}?" if found else ""
+
 
 class PenstockError(Exception):
     """The root of all errors that Penstock raises on purpose."""
 
-    def __init__(self, what: str, *, detail: str = "", hint: str = "") -> None:
+    def __init__(self, what: str, *, detail: str = "", hint: str = "", nature: Nature | None = None) -> None:
         super().__init__(what, detail, hint)
         self.what = what
         self.detail = detail
         self.hint = hint
+        self.nature = nature
 
     def __str__(self) -> str:
         lines = [self.what]
@@ -25,11 +39,11 @@ class PenstockError(Exception):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.what, self.detail, self.hint))
+        return (_rebuild, (type(self), self.what, self.detail, self.hint, self.nature))
 
 
-def _rebuild(cls: type[PenstockError], what: str, detail: str, hint: str) -> PenstockError:
-    return cls(what, detail=detail, hint=hint)
+def _rebuild(cls: type[PenstockError], what: str, detail: str, hint: str, nature: Nature | None) -> PenstockError:
+    return cls(what, detail=detail, hint=hint, nature=nature)
 
 
 class PlanError(PenstockError, ValueError):
@@ -42,6 +56,10 @@ class ConfigError(PenstockError, ValueError):
 
 class UserCodeError(PenstockError, RuntimeError):
     """A function of the user's raised."""
+
+
+class ReturnedValueError(UserCodeError, TypeError):
+    """A function returned one value where it may give any number of records."""
 
 
 class SourceError(PenstockError, RuntimeError):
@@ -64,6 +82,10 @@ class StateError(PenstockError, RuntimeError):
     """State cannot be encoded, decoded, stored or loaded."""
 
 
+class StateTypeError(StateError, TypeError):
+    """A value was written to state that is not of the declared type: it would not be read back as it is."""
+
+
 class CorruptFileError(StateError):
     """A file that was read back is damaged, incomplete or not the one expected."""
 
@@ -82,6 +104,14 @@ class NotFoundError(StorageError, FileNotFoundError):
 
 class FencedError(PenstockError, RuntimeError):
     """Another driver has taken the job over; this one must stop."""
+
+
+class DrainedError(PenstockError, RuntimeError):
+    """The job was drained: its time has ended, and it cannot go on from there."""
+
+
+class JobDrivenError(PenstockError, RuntimeError):
+    """Another driver runs the job now; a second one would take it over."""
 
 
 class EpochFailedError(PenstockError, RuntimeError):

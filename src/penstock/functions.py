@@ -6,11 +6,14 @@ Plain functions and lambdas do wherever a class with a single method would. Stat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from penstock.errors import PlanError
+from penstock.tracebacks import is_ours
 
 if TYPE_CHECKING:
     from penstock.contexts import KeyedContext, OnTimerContext, ProcessContext, RuntimeContext
@@ -97,14 +100,112 @@ class KeyedProcessFunction(Function, Generic[K, I, O]):
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """How a step calls a function of a person's. `method`: what is called; None if the function has no such method. `several`: it
+    may give any number of records, so that it may be a generator."""
+
+    function: Any
+    name: str
+    method: Callable[..., Any] | None
+    arguments: tuple[str, ...]
+    optional: bool = False
+    several: bool = False
+
+    @property
+    def expected(self) -> str:
+        return f"{self.name}({', '.join(self.arguments)})"
+
+
+@runtime_checkable
+class CallsFunctions(Protocol):
+    """A source, a sink or a function of ours that calls functions of a person's."""
+
+    def _function_calls(self) -> tuple[Call, ...]:
+        """How it calls them."""
+        ...
+
+
+def call_of(function: Any, name: str, *arguments: str, several: bool = False) -> Call:
+    """A call of the method of that name, or of the function itself if it is a plain one."""
+    method = getattr(function, name, None)
+    found = method if callable(method) else function if callable(function) else None
+    return Call(function, name, found, arguments, several=several)
+
+
+def method_call(function: Any, name: str, *arguments: str, optional: bool = False, several: bool = False) -> Call:
+    """A call of a method that the function must have, unless it is optional."""
+    method = getattr(function, name, None)
+    return Call(function, name, method if callable(method) else None, arguments, optional, several)
+
+
+def life_cycle(function: Any) -> tuple[Call, ...]:
+    """The calls that all function classes may get."""
+    if not isinstance(function, Function):
+        return ()
+    return method_call(function, "open", "context", optional=True), method_call(function, "close", optional=True)
+
+
+def aggregate_calls(function: Any) -> tuple[Call, ...]:
+    """How an `AggregateFunction` is called; `merge` only where windows merge."""
+    return (
+        method_call(function, "create_accumulator"),
+        method_call(function, "add", "value", "accumulator"),
+        method_call(function, "result", "accumulator"),
+        method_call(function, "merge", "left", "right", optional=True),
+        *life_cycle(function),
+    )
+
+
+# --- what a function is called in messages ---------------------------------------------------------------------------------
+
+_METHODS = (
+    *("process", "map", "flat_map", "filter", "reduce", "fold", "add", "map_batch", "apply"),
+    *("on_record", "assign", "evict_before", "__call__"),
+)
+
+
 def function_location(function: Any) -> str:
-    """`name (file:line)` of a user's function, for messages."""
-    target = function
-    if not hasattr(target, "__code__"):
-        for name in ("process", "map", "flat_map", "filter", "reduce", "add", "on_record", "assign", "evict_before", "__call__"):
-            code = getattr(getattr(type(target), name, None), "__code__", None)
-            if code is not None:
-                return f"{type(target).__qualname__}.{name} ({code.co_filename}:{code.co_firstlineno})"
-        return f"{type(target).__qualname__}"
-    code = target.__code__
-    return f"{getattr(target, '__qualname__', '?')} ({code.co_filename}:{code.co_firstlineno})"
+    """`name (file:line)` of a user's function, for messages. Of one inside ours (reduce, fold, a split): the user's own."""
+    given = users_function(function)
+    if given is None:
+        return str(getattr(function, "__qualname__", type(function).__qualname__))
+    if isinstance(given, type):
+        return _class_location(given)
+    if not hasattr(given, "__code__"):
+        for name in _METHODS:
+            method = getattr(type(given), name, None)
+            code = getattr(method, "__code__", None)
+            if code is not None and not is_ours(code.co_filename):
+                return f"{type(given).__qualname__}.{name} ({code.co_filename}:{code.co_firstlineno})"
+        return getattr(given, "__qualname__", None) or _class_location(type(given))  # a builtin has a name
+    code = given.__code__
+    return f"{getattr(given, '__qualname__', '?')} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def users_function(function: Any) -> Any:
+    """The function itself, or what the user gave to a `partial`, or to a function of ours; None if it is ours altogether."""
+    while isinstance(function, partial):
+        function = function.args[0] if _is_ours(function.func) and function.args else function.func
+    if not _is_ours(function if isinstance(function, type) or hasattr(function, "__code__") else type(function)):
+        return function
+    for name in ("function", "aggregate", "selector", "gap_of", "delta", "field"):
+        given = getattr(function, name, None)
+        if isinstance(given, Mapping):
+            given = next(iter(given.values()), None)
+        if given is not None and not isinstance(given, str | int | tuple):
+            return users_function(given)
+    return None
+
+
+def _is_ours(thing: Any) -> bool:
+    module = str(getattr(thing, "__module__", ""))
+    return module.startswith("penstock.") and not module.startswith("penstock.testing.")
+
+
+def _class_location(kind: type) -> str:
+    try:
+        _, line = inspect.getsourcelines(kind)
+        return f"{kind.__qualname__} ({inspect.getsourcefile(kind)}:{line})"
+    except (OSError, TypeError):  # a builtin, or typed in
+        return kind.__qualname__

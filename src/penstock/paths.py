@@ -1,4 +1,7 @@
-"""Every path in a job's storage is made here.
+"""Every path in a job's storage is made here, and parsed here.
+
+A parser gives None for a name that is not ours: an editor's, a file manager's or a network file system's. Such names are passed
+over by whoever lists (`penstock.epochs.listing`).
 
 job.json                          what the job is: its uuid, format, key groups
 terms/000001.json                 who drives it; the highest is the driver
@@ -11,6 +14,7 @@ programs/<hash>.json              which program wrote an epoch
 savepoints/<time>-<id>/...        savepoints for which no other place was named; never removed by the job
 lineage/<kind>-<id>.json          savepoints, restores and forks, for people
 lease.json                        the driver's sign of life, for a standby
+take-over.json                    the same, of a process that is taking the job over and has not committed that yet
 mirror.json                       in a mirror: of what, and how far
 requests/<id>.json, answers/<id>.json    control
 status.json                       for people and tools; never read by the engine
@@ -18,6 +22,7 @@ status.json                       for people and tools; never read by the engine
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from penstock.ids import Epoch, Term
@@ -36,7 +41,10 @@ PROGRAMS = "programs"
 SAVEPOINTS = "savepoints"
 LINEAGE = "lineage"
 LEASE = "lease.json"
+TAKE_OVER = "take-over.json"
 MIRROR = "mirror.json"
+
+_STATE_FILE = re.compile(rf"{STATE}(?:/(?!\.)[^/\\\0\n]+)+")
 
 
 def term(number: Term) -> str:
@@ -60,6 +68,11 @@ def state_file(stage: int, partition: int, epoch: Epoch, attempt: str, kind: str
     return f"{STATE}/s{stage}/p{partition}/{epoch:010d}-{attempt}.{kind}"
 
 
+def is_state_file(path: str) -> bool:
+    """Can this be a state file's path? Stored files name them, and what is named is read, copied and removed."""
+    return _STATE_FILE.fullmatch(path) is not None
+
+
 def attempt_of_state_file(path: str) -> str:
     return path.rsplit("/", 1)[-1].split("-", 1)[-1].rsplit(".", 1)[0]
 
@@ -69,8 +82,10 @@ def imported(term: Term, identity: str, name: str) -> str:
     return f"{IMPORTED}/{term:06d}-{identity}/{name.removeprefix(f'{STATE}/')}"
 
 
-def term_of_state_file(path: str) -> Term:
-    """The term in which a state file was written or imported; ValueError for what is none."""
+def term_of_state_file(path: str) -> Term | None:
+    """The term in which a state file was written or imported."""
+    if _OWN_STATE_FILE.fullmatch(path) is None:
+        return None
     if path.startswith(f"{IMPORTED}/"):
         return Term(int(path.removeprefix(f"{IMPORTED}/").split("-", 1)[0]))
     return Term(int(attempt_of_state_file(path).split("-", 1)[0]))
@@ -100,6 +115,66 @@ def answer(identity: str) -> str:
     return f"{ANSWERS}/{identity}.json"
 
 
-def epoch_number(path: str) -> Epoch:
-    """The epoch of a manifest's or a done mark's path."""
-    return Epoch(int(path.rsplit("/", 1)[-1].split(".", 1)[0].split("-", 1)[0]))
+# --- parsing ---------------------------------------------------------------------------------------------------------------
+
+_NUMBERED = re.compile(r"(terms|epochs|intents)/([0-9]+)(?:-([0-9]+))?\.(json|done)")
+_DIGITS = 19
+"""More than any number has: what is longer is no number of ours."""
+
+_OWN_STATE_FILE = re.compile(
+    rf"{STATE}/(?:imported/[0-9]+-[^/]+/(?:[^/]+/)*[0-9a-z_][^/]*\.(?:delta|base|parquet)"
+    r"|s[0-9]+/p[0-9]+/[0-9]{10,}-[0-9]+-[0-9a-z-]+\.(?:delta|base))"
+)
+_NAMED = re.compile(
+    rf"{PINS}/[0-9a-f]{{32}}\.json"
+    rf"|(?:{REQUESTS}|{ANSWERS})/[0-9]{{13,}}-[0-9a-f]{{8}}\.json"
+    rf"|{PROGRAMS}/[0-9a-f]{{16}}\.json"
+    rf"|{LINEAGE}/(?:savepoint|restore|fork)-[0-9A-Za-z_.@-]+\.json"
+    rf"|{SAVEPOINTS}/[^/]+/(?:savepoint\.json|making\.json|{STATE}/[^/]+\.parquet)"
+)
+
+
+def term_of(path: str) -> Term | None:
+    """The term of a path below `terms/`."""
+    found = _number(path)
+    return Term(found) if found is not None and path == term(Term(found)) else None
+
+
+def epoch_of_manifest(path: str) -> Epoch | None:
+    found = _number(path)
+    return Epoch(found) if found is not None and path == manifest(Epoch(found)) else None
+
+
+def epoch_of_done(path: str) -> Epoch | None:
+    found = _number(path)
+    return Epoch(found) if found is not None and path == done(Epoch(found)) else None
+
+
+def epoch_of_intent(path: str) -> Epoch | None:
+    match = _NUMBERED.fullmatch(path)
+    if match is None or match[3] is None or max(len(match[2]), len(match[3])) > _DIGITS:
+        return None
+    epoch, number = Epoch(int(match[2])), Term(int(match[3]))
+    return epoch if path == intent(epoch, number) else None
+
+
+def is_named(path: str, folder: str) -> bool:
+    """A pin, request, answer, program, note of the lineage, or file of a savepoint, below the folder of its kind."""
+    return path.startswith(f"{folder}/") and _NAMED.fullmatch(path) is not None
+
+
+_PARSERS = (term_of, epoch_of_manifest, epoch_of_done, epoch_of_intent, term_of_state_file)
+
+
+def is_ours(path: str) -> bool:
+    """A path that this module makes."""
+    return (
+        path in (JOB, STATUS, LEASE, TAKE_OVER, MIRROR)
+        or any(parse(path) is not None for parse in _PARSERS)
+        or _NAMED.fullmatch(path) is not None
+    )
+
+
+def _number(path: str) -> int | None:
+    match = _NUMBERED.fullmatch(path)
+    return int(match[2]) if match is not None and match[3] is None and len(match[2]) <= _DIGITS else None

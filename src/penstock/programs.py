@@ -3,6 +3,8 @@
 Laws:
 - A program's hash covers what decides about results: its source, its own modules, its arguments and its plan. Where it lies and
   when it was started do not matter: the record beside the hash says where it was last started from.
+- What looks like a secret is not in the record, nor in the hash, from which it could be guessed: another password makes no other
+  program.
 - `within` runs a program up to its `execute()` and no further. What is done there is done inside the program: its `__main__` is
   the program's, and files that it holds open are still there.
 """
@@ -14,6 +16,7 @@ import hashlib
 import os
 import platform
 import runpy
+import shlex
 import sys
 import sysconfig
 import time
@@ -29,10 +32,12 @@ from penstock import paths
 from penstock.config import JobConfig
 from penstock.errors import AlreadyExistsError, ConfigError, CorruptFileError, NotFoundError, PlanError
 from penstock.plan.nodes import Graph
+from penstock.redaction import MASK, redact_arguments, redact_data
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
 from penstock.state.handles import state_codec
-from penstock.storage import Storage
+from penstock.storage import LocalStorage, Storage, private
+from penstock.storage.documents import LIST_BYTES, UNREADABLE, read_small
 
 VERSION = 1
 MODULES = 500
@@ -68,6 +73,9 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     module: str | None = None
     """It was started as `python -m module`."""
     arguments: list[str] = []
+    """Secrets are masked."""
+    redacted: list[int] = []
+    """Which of the arguments are not as they were given."""
     folder: str = ""
     """The working directory."""
     settings: dict[str, Any] = {}
@@ -78,6 +86,28 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     python: str = ""
     started_ms: int = 0
 
+    def given_arguments(self) -> list[str]:
+        """The arguments as they were given; `ConfigError` if the record does not hold them all."""
+        if self.redacted:
+            raise ConfigError(
+                "the program was started with arguments that look like secrets, which are not kept",
+                detail=f"recorded: {shlex.join(self.arguments)}",
+                hint="give all of its arguments again on the command line, with the real values instead of "
+                f"{MASK}: penstock replay JOB@EPOCH -- ARGS",
+            )
+        return list(self.arguments)
+
+    def without_secrets(self) -> Program:
+        """As it is stored."""
+        arguments = redact_arguments(self.arguments)
+        hidden = {n for n, (given, kept) in enumerate(zip(self.arguments, arguments, strict=True)) if given != kept}
+        return msgspec.structs.replace(
+            self,
+            arguments=arguments,
+            redacted=sorted(hidden.union(self.redacted)),
+            settings=redact_data(self.settings),
+        )
+
     def changed(self, path: str | None = None) -> list[str]:
         """Its files that are not what they were; of another copy of it if `path` says where that is."""
         place = path or self.path
@@ -86,7 +116,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         top = os.path.dirname(os.path.abspath(place))
         own = os.path.basename(self.path or place)
         names = {name: os.path.basename(place) if name == own else name for name in self.files}
-        return [name for name, digest in sorted(self.files.items()) if _digest(os.path.join(top, names[name])) != digest]
+        return [name for name, digest in sorted(self.files.items()) if file_hash(os.path.join(top, names[name])) != digest]
 
 
 def running(graph: Graph, settings: dict[str, Any] | None = None) -> Program:
@@ -97,8 +127,8 @@ def running(graph: Graph, settings: dict[str, Any] | None = None) -> Program:
     arguments = list(sys.argv[1:]) if path is not None else []
     files = {} if path is None else _own_files(path)
     plan = plan_hash(graph)
-    covered = msgspec.json.encode([sorted(files.items()), arguments, plan], order="deterministic")
-    return Program(
+    covered = msgspec.json.encode([sorted(files.items()), redact_arguments(arguments), plan], order="deterministic")
+    program = Program(
         hash=hashlib.sha256(covered).hexdigest()[:16],
         plan=plan,
         path=path,
@@ -111,6 +141,7 @@ def running(graph: Graph, settings: dict[str, Any] | None = None) -> Program:
         python=platform.python_version(),
         started_ms=round(time.time() * 1000),
     )
+    return program.without_secrets()
 
 
 def plan_hash(graph: Graph) -> str:
@@ -137,9 +168,10 @@ def _selector(selector: Any) -> Any:
 
 def record_program(storage: Storage, program: Program) -> None:
     """Keep which program it is, and where it was last started from."""
-    path = paths.program(program.hash)
-    body = msgspec.json.encode(program)
-    data = b'{"crc":%d,"program":' % crc32(body) + body + b"}\n"
+    path, data = paths.program(program.hash), _encoded(program.without_secrets())
+    storage = private(storage)
+    if isinstance(storage, LocalStorage):
+        _hide_old_secrets(storage)
     try:
         storage.create(path, data)
     except AlreadyExistsError:
@@ -151,10 +183,27 @@ def record_program(storage: Storage, program: Program) -> None:
             storage.replace(path, data)
 
 
+def _encoded(program: Program) -> bytes:
+    body = msgspec.json.encode(program)
+    return b'{"crc":%d,"program":' % crc32(body) + body + b"}\n"
+
+
+def _hide_old_secrets(storage: LocalStorage) -> None:
+    """Records of before, when secrets were not masked and everybody could read them, are written again; their hashes stay."""
+    for listed in storage.list(paths.PROGRAMS):
+        try:
+            known = read_program(storage, os.path.basename(listed.path).removesuffix(".json"))
+        except (CorruptFileError, NotFoundError):
+            continue
+        hidden = known.without_secrets()
+        if hidden != known or not storage.is_private(listed.path):
+            storage.replace(listed.path, _encoded(hidden))
+
+
 def read_program(storage: Storage, digest: str) -> Program:
     """The record of a program, by its hash; `NotFoundError` if there is none."""
     path = paths.program(digest)
-    data = storage.read(path)
+    data = read_small(storage, path, LIST_BYTES)
     head, _, rest = data.partition(b',"program":')
     body = rest[:-2]
     if not head.startswith(b'{"crc":') or rest[-2:] != b"}\n" or not head[7:].isdigit() or int(head[7:]) != crc32(body):
@@ -164,7 +213,7 @@ def read_program(storage: Storage, digest: str) -> Program:
         if written != VERSION:
             raise CorruptFileError(f"{path} is of format {written}; this Penstock reads format {VERSION}")
         program = msgspec.json.decode(body, type=Program)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise CorruptFileError(f"{path} cannot be read", detail=str(error)) from error
     if program.hash != digest:
         raise CorruptFileError(f"{path} is the record of program {program.hash}: files were mixed up")
@@ -277,18 +326,18 @@ def _own_files(path: str) -> dict[str, str]:
     """The program's file and its modules below the same folder, with their hashes."""
     top = os.path.join(os.path.dirname(path), "")
     here = os.path.dirname(os.path.abspath(__file__)) + os.sep
-    found = {os.path.basename(path): _digest(path)}
+    found = {os.path.basename(path): file_hash(path)}
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or not file.endswith(".py") or len(found) > MODULES:
             continue
         file = os.path.abspath(file)
         if file.startswith(top) and not file.startswith(here) and _is_program(file):
-            found[file[len(top) :]] = _digest(file)
+            found[file[len(top) :]] = file_hash(file)
     return dict(sorted(found.items()))
 
 
-def _digest(path: str) -> str:
+def file_hash(path: str) -> str:
     """The hash of a file; "" if there is none."""
     try:
         with open(path, "rb") as file:

@@ -11,7 +11,7 @@ at all.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -164,33 +164,44 @@ def as_batch(values: list[Any] | pa.RecordBatch | pa.Table | Records | Columns, 
     return [Records(list(values))]
 
 
-def timestamps_of(values: Sequence[int] | pa.Array | npt.NDArray[np.int64]) -> Timestamps:
-    """Timestamps in milliseconds from a column (integers or an Arrow timestamp) or a list."""
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if isinstance(values, pa.Array):
-        return _column_of_times(values)
-    return np.asarray(values, dtype=np.int64)
+IN_MS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+"""By unit, what to multiply by and then to divide by to have milliseconds."""
 
 
-_IN_MS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+def timestamps_of(column: pa.Array | pa.ChunkedArray, unit: str = "ms") -> Timestamps:
+    """Timestamps in milliseconds from a column: numbers in `unit`, or an Arrow timestamp or date.
 
-
-def _column_of_times(column: pa.Array) -> Timestamps:
-    """Digits below a millisecond are cut off; a date is its midnight, in UTC."""
+    Digits below a millisecond are cut off; a date is its midnight, in UTC.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    factor, divisor = 1, 1
+    factor, divisor = IN_MS[unit]
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"))
     if pa.types.is_timestamp(column.type):
-        factor, divisor = _IN_MS[column.type.unit]
+        factor, divisor = IN_MS[column.type.unit]
         column = column.cast(pa.int64())
+    missing = np.asarray(column.is_null()) if column.null_count else None
+    if column.null_count:
+        column = column.fill_null(0)
+    if unit == "s" and pa.types.is_floating(column.type):
+        column, factor = _rounded(column), 1
     if not pa.types.is_integer(column.type):
         raise TypeError(f"a column of {column.type} has no timestamps: give integers (milliseconds), timestamps or dates")
-    missing = np.asarray(column.is_null()) if column.null_count else None
-    times: Timestamps = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False).astype(np.int64)
+    times: Timestamps = column.to_numpy(zero_copy_only=False).astype(np.int64)
+    if factor > 1 and len(times) and max(abs(int(times.max())), abs(int(times.min()))) >= (1 << 63) // factor:
+        raise OverflowError(f"a timestamp is millions of years away: {times.min()} to {times.max()} in {unit}")
     times = times * factor // divisor
     if missing is not None:
         times[missing] = NO_TIMESTAMP
     return times
+
+
+def _rounded(seconds: pa.Array) -> pa.Array:
+    """Seconds with fractions, as whole milliseconds."""
+    in_ms = np.rint(seconds.to_numpy(zero_copy_only=False).astype(np.float64) * 1000)
+    if not np.isfinite(in_ms).all() or (np.abs(in_ms) >= 1 << 62).any():
+        raise ValueError("a timestamp is NaN or beyond all years")
+    return pa.array(in_ms.astype(np.int64))

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
+from penstock import __version__
 from penstock.cli import app
 from penstock.cli.doctor import Finding, run_checks
 from penstock.cli.progress import duration
@@ -55,7 +56,7 @@ def failing(tmp_path: Path, body: str) -> Path:
 
 
 def test_run_shows_output_progress_and_summary(program: Path, tmp_path: Path) -> None:
-    done = penstock("run", program, "6", "--parallelism", 1, "--storage", tmp_path / "job", "--verbose")
+    done = penstock("run", program, "6", "--parallelism", 1, "--storage", tmp_path / "job", "--", "--verbose")
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[-1] == "arguments ['6', '--verbose']"
     assert "finished: all input is processed" in done.stderr
@@ -77,8 +78,12 @@ def test_an_error_is_what_detail_and_hint(tmp_path: Path) -> None:
     assert "step 'broken': ZeroDivisionError" in done.stderr
     assert f"{path}:3" in done.stderr
     assert "hint:" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Traceback" in penstock("run", path, "--trace").stderr
+    assert "frames of penstock (--trace" in done.stderr
+    assert "stateless.py" not in done.stderr
+    whole = penstock("run", path, "--trace").stderr
+    assert "stateless.py" in whole
+    assert "frames of penstock" not in whole
+    assert "stateless.py" not in penstock("run", path).stderr  # --trace was for one run
 
 
 def test_an_error_of_the_program_itself_shows_the_program_only(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -139,6 +144,39 @@ def test_jobs(program: Path, tmp_path: Path) -> None:
     assert "finished" in penstock("jobs", tmp_path / "jobs").stdout
 
 
+@pytest.mark.parametrize("command", ["run", "explain", "check"])
+def test_an_option_that_does_not_exist(program: Path, command: str) -> None:
+    wrong = {"run": "--paralelism", "explain": "--parallelsim", "check": "--agianst"}[command]
+    right = {"run": "--parallelism", "explain": "--parallelism", "check": "--against"}[command]
+    done = penstock(command, program, "6", wrong, 3)
+    assert done.exit_code == 2
+    assert f"penstock {command} has no option {wrong}" in done.stderr
+    assert f"did you mean {right}?" in done.stderr
+    assert "put the program's own options behind `--`" in done.stderr
+    assert "sum " not in done.stdout
+
+
+def test_an_option_of_a_command_without_a_program() -> None:
+    done = penstock("jobs", "--jsno")
+    assert done.exit_code == 2
+    assert "did you mean --json?" in done.stderr
+    assert "program's own" not in done.stderr
+
+
+def test_a_setting_that_does_not_exist(tmp_path: Path) -> None:
+    for body in ("StreamEnvironment('y', paralelism=3)", "env.from_collection([1]).print()\nenv.execute(paralelism=3)"):
+        done = penstock("run", failing(tmp_path, f"{body}\n"))
+        assert done.exit_code == 1
+        assert "unknown setting 'paralelism'" in done.stderr
+        assert "did you mean parallelism?" in done.stderr
+
+
+def test_jobs_below_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    done = penstock("jobs", tmp_path / "nosuch")
+    assert done.exit_code == 1
+    assert f"there is no folder {tmp_path / 'nosuch'}" in done.stderr
+
+
 def test_no_jobs(tmp_path: Path) -> None:
     assert "no jobs" in penstock("jobs", tmp_path).stdout
 
@@ -190,6 +228,7 @@ def test_stop_names_the_jobs_below(program: Path, tmp_path: Path) -> None:
 
 def test_version() -> None:
     assert penstock("version").stdout.startswith("penstock 0.")
+    assert penstock("--version").stdout == f"penstock {__version__}\n"
 
 
 def test_doctor_without_spark(tmp_path: Path) -> None:

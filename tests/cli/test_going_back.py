@@ -15,8 +15,8 @@ from penstock.cli import app, run
 from penstock.cli.problems import errors
 from penstock.cli.run import _Watched
 from penstock.connectors.files.published import read_rows
-from penstock.epochs.going_back import confirm
 from penstock.errors import RepeatedOutputError
+from penstock.invocation import confirm
 
 PROGRAM = """
 import sys
@@ -76,7 +76,7 @@ def test_repeats_are_refused_without_a_terminal(program: str) -> None:
     refused = penstock("run", program, 2, 30, "print", "--storage", "job", "--from", "@2")
     assert refused.exit_code == 1
     assert "repeated output error: going back to epoch 2 would publish again" in refused.stderr
-    assert "print): epochs 3 to 4, 20 records" in refused.stderr
+    assert "print): epochs 3 to 4; 20 records" in refused.stderr
     assert "--repeat-output" in refused.stderr
     assert shown() == lines(30, 30)
     done = penstock("run", program, 2, 30, "print", "--storage", "job", "--from", "@2", "--repeat-output")

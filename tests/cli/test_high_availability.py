@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,8 +40,8 @@ def numbers(tmp_path: Path) -> Path:
 def test_a_standby_of_nobody_drives_and_then_is_not_needed(numbers: Path, tmp_path: Path) -> None:
     first = penstock("run", numbers, "--standby", "--lease", 0.3)
     assert first.exit_code == 0, first.output
-    assert "numbers: stands by: nobody has driven the job yet" in first.stderr
-    assert "numbers: takes over: nobody drives the job" in first.stderr
+    assert "numbers: stands by: the job has not been driven yet" in first.stderr
+    assert "numbers: takes over: no process drives the job" in first.stderr
     assert "numbers: has taken over, in " in first.stderr
     again = penstock("run", numbers, "--standby", "--lease", 0.3)
     assert again.exit_code == 0, again.output
@@ -58,7 +60,9 @@ def test_a_mirror_is_started_from(numbers: Path, tmp_path: Path) -> None:
     check_exact(tmp_path)
 
 
-def test_rescale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A job whose first epoch ends only when somebody has asked it for something."""
     monkeypatch.setattr(control, "LOOK_EVERY_S", 0.0)
     reached, go_on = threading.Event(), threading.Event()
 
@@ -68,12 +72,25 @@ def test_rescale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert go_on.wait(20)
             return super().run(order)
 
-    thread = threading.Thread(target=lambda: program(tmp_path).execute(executor=Held()))
+    thread = threading.Thread(target=lambda: program(folder).execute(executor=Held()))
     thread.start()
     assert reached.wait(20)
     threading.Timer(0.2, go_on.set).start()
-    done = penstock("rescale", tmp_path / "storage", 3, "--json")
+    yield
     thread.join(20)
+
+
+def test_rescale_to_the_number_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with held(tmp_path, monkeypatch):
+        done = penstock("rescale", tmp_path / "storage", 2)
+    assert done.exit_code == 0, done.output
+    assert done.stdout == "the job already has 2 partitions\n"
+    check_exact(tmp_path)
+
+
+def test_rescale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with held(tmp_path, monkeypatch):
+        done = penstock("rescale", tmp_path / "storage", 3, "--json")
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert (told["before"], told["parallelism"]) == (2, 3)

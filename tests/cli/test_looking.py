@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from penstock import snapshots
 from penstock.cli import app
+from tests.compat.test_key_hash import OLD
 from tests.snapshots.shops import run_some, save
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -101,7 +103,26 @@ def test_rewrite(places: dict[str, str], tmp_path: Path) -> None:
     done = penstock("savepoint-rewrite", places["a"], "--max-parallelism", 20, "--to", tmp_path / "c")
     assert done.exit_code == 0, done.output
     assert "20 key groups" in done.stdout
+    assert f"start a new job with --from file://{tmp_path / 'c'}, a new storage and new folders for its file sinks" in done.stdout
+    assert "the old ones belong to a job with 8 key groups" in done.stdout
     assert penstock("diff", places["a"], tmp_path / "c", "--exit-code").exit_code == 0
     again = penstock("savepoint-rewrite", places["a"], "--max-parallelism", 20, "--to", tmp_path / "c")
     assert again.exit_code == 1
     assert "holds a savepoint already" in again.stderr
+
+
+def test_an_older_key_hash(tmp_path: Path) -> None:
+    """Whoever looks at an old savepoint, or job, learns why its keys may be spread unevenly, and what mends that."""
+    uneven = "4 key groups, key hash 1: keys may be spread unevenly, `penstock savepoint-rewrite` mends that"
+    assert uneven in penstock("state", OLD / "savepoint").stdout
+    storage = shutil.copytree(OLD / "storage", tmp_path / "job")
+    made = penstock("savepoint", storage, "--to", tmp_path / "made")
+    assert uneven in made.stdout
+    assert json.loads(penstock("jobs", storage, "--json").stdout)[0]["key_hash"] == 1
+    assert json.loads(penstock("state", storage, "--json").stdout)["key_hash"] == 1
+    done = penstock("savepoint-rewrite", tmp_path / "made", "--to", tmp_path / "mixed")
+    assert done.exit_code == 0, done.output
+    assert "4 key groups, key hash 1 became 2" in done.stdout
+    assert f"in the job's own storage or a new one: --from file://{tmp_path / 'mixed'}" in done.stdout
+    assert "key hash" not in penstock("state", tmp_path / "mixed").stdout
+    assert penstock("diff", tmp_path / "made", tmp_path / "mixed", "--exit-code").exit_code == 0

@@ -77,20 +77,31 @@ def test_stop_a_running_job(endless: subprocess.Popen[str], tmp_path: Path) -> N
     (job,) = json.loads(penstock("jobs", "--json", cwd=tmp_path).stdout)
     assert (job["condition"], job["pid"]) == ("running", endless.pid)
 
-    done = penstock("stop", "job", "--timeout", "60", cwd=tmp_path)
+    done = penstock("stop", "job", "--timeout", "120", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("stopped after epoch ")
 
-    _, errors = endless.communicate(timeout=60)
+    _, errors = endless.communicate(timeout=120)
     assert endless.returncode == 0
     assert "stopped after epoch" in errors
     (job,) = json.loads(penstock("jobs", "--json", cwd=tmp_path).stdout)
     assert job["condition"] == "stopped"
 
 
+def test_stop_and_drain_a_running_job(endless: subprocess.Popen[str], tmp_path: Path) -> None:
+    done = penstock("stop", "job", "--drain", "--savepoint", "--to", "savepoint", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["drained"]
+    assert told["savepoint"]["epoch"] == told["epoch"]
+    _, errors = endless.communicate(timeout=60)
+    assert endless.returncode == 0
+    assert f"drained: event time has ended, with epoch {told['epoch']}" in errors
+
+
 def test_an_interrupt_stops_after_the_epoch(endless: subprocess.Popen[str], tmp_path: Path) -> None:
     os.kill(endless.pid, signal.SIGINT)
-    _, errors = endless.communicate(timeout=60)
+    _, errors = endless.communicate(timeout=120)
     assert endless.returncode == 0
     assert "stopped after epoch" in errors
     numbers = [row["value"] for row in read_rows(tmp_path / "out")]
@@ -99,6 +110,6 @@ def test_an_interrupt_stops_after_the_epoch(endless: subprocess.Popen[str], tmp_
 
 def test_a_killed_job_is_gone(endless: subprocess.Popen[str], tmp_path: Path) -> None:
     endless.kill()
-    endless.wait(timeout=60)
+    endless.wait(timeout=120)
     (job,) = json.loads(penstock("jobs", "--json", cwd=tmp_path).stdout)
     assert job["condition"] == "gone"

@@ -48,7 +48,7 @@ def in_a_process(*arguments: Any, typed: str = "", cwd: Path | None = None) -> s
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     storage = tmp_path_factory.mktemp("jobs") / "job"
-    done = penstock("run", SHOP, storage, "--orders", "30")
+    done = penstock("run", SHOP, storage, "--", "--orders", "30")
     assert done.exit_code == 0, done.output
     return storage
 
@@ -56,7 +56,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     storage = tmp_path_factory.mktemp("jobs") / "failing"
-    done = penstock("run", SHOP, storage, "--broken", "26")
+    done = penstock("run", SHOP, storage, "--", "--broken", "26")
     assert done.exit_code == 1
     assert f"to look into it: penstock replay {storage}@next --pdb" in done.stderr
     return storage
@@ -73,13 +73,13 @@ def steady(text: str, storage: Path) -> str:
     ("name", "arguments"),
     [
         ("list", ["{job}"]),
-        ("summary", ["{job}@4"]),
-        ("step", ["{job}@4", "--step", "reminders", "--limit", "4"]),
-        ("key", ["{job}@4", "--step", "reminders", "--key", "ann"]),
-        ("windows", ["{job}@5", "--step", "sessions", "--key", "ann"]),
-        ("columns", ["{job}@5", "--step", "columns"]),
-        ("next", ["{failing}@next"]),
-        ("next_step", ["{failing}@next", "--step", "reminders"]),
+        ("summary", ["{job}@4", "--trust"]),
+        ("step", ["{job}@4", "--step", "reminders", "--limit", "4", "--trust"]),
+        ("key", ["{job}@4", "--step", "reminders", "--key", "ann", "--trust"]),
+        ("windows", ["{job}@5", "--step", "sessions", "--key", "ann", "--trust"]),
+        ("columns", ["{job}@5", "--step", "columns", "--trust"]),
+        ("next", ["{failing}@next", "--trust"]),
+        ("next_step", ["{failing}@next", "--step", "reminders", "--trust"]),
         ("refused", ["{job}@40"]),
     ],
 )
@@ -95,7 +95,7 @@ def test_what_is_shown(job: Path, failing: Path, name: str, arguments: list[str]
 
 
 def test_json(job: Path) -> None:
-    data = json.loads(penstock("replay", f"{job}@4", "--step", "reminders", "--json").stdout)
+    data = json.loads(penstock("replay", f"{job}@4", "--trust", "--step", "reminders", "--json").stdout)
     assert data["verdict"] == {"reproduced": True, "entries": data["verdict"]["entries"], "differences": [], "more": 0}
     steps = {step["step"]: step for step in data["steps"]}
     assert steps["reminders"]["records_in"] == 7
@@ -107,7 +107,7 @@ def test_json(job: Path) -> None:
 
 
 def test_a_recorded_case_of_a_main_program(job: Path, tmp_path: Path) -> None:
-    done = penstock("replay", f"{job}@4", "--step", "reminders", "--record", tmp_path / "case.json")
+    done = penstock("replay", f"{job}@4", "--trust", "--step", "reminders", "--record", tmp_path / "case.json")
     assert done.exit_code == 0, done.output
     assert "recorded as a test case" in done.stdout
     assert replay_recorded(tmp_path / "case.json", shop.Reminder())
@@ -118,7 +118,7 @@ def test_a_recorded_case_of_a_main_program(job: Path, tmp_path: Path) -> None:
 
 def test_stopping_at_a_record(job: Path) -> None:
     typed = "p order.customer, self.basket.value.total > 0\nb with_tax\nn\nw\nc\n"
-    done = in_a_process("replay", f"{job}@4", "--step", "reminders", "--key", "ann", "--pdb", typed=typed)
+    done = in_a_process("replay", f"{job}@4", "--trust", "--step", "reminders", "--key", "ann", "--pdb", typed=typed)
     assert done.returncode == 0, done.stderr
     assert "step 'reminders', record #" in done.stdout
     assert "key 'ann'" in done.stdout
@@ -129,14 +129,14 @@ def test_stopping_at_a_record(job: Path) -> None:
 
 
 def test_stopping_where_it_raises_and_right_before_it(failing: Path) -> None:
-    done = in_a_process("replay", f"{failing}@next", "--pdb", typed="p order.price\nq\n")
+    done = in_a_process("replay", f"{failing}@next", "--trust", "--pdb", typed="p order.price\nq\n")
     assert "-> raise ValueError" in done.stdout
     assert "-1.1" in done.stdout.partition("-> raise ValueError")[2]
     assert "ended in the debugger" in done.stderr
-    shown = penstock("replay", f"{failing}@next").stdout
+    shown = penstock("replay", f"{failing}@next", "--trust").stdout
     hint = re.search(r"to stop right before it: (.*)", shown)
     assert hint is not None
-    done = in_a_process("replay", f"{failing}@next", *hint[1].split(), typed="p order.price\nc\nc\n")
+    done = in_a_process("replay", f"{failing}@next", "--trust", *hint[1].split(), typed="p order.price\nc\nc\n")
     assert "-> if order.price < 0:" in done.stdout
     assert "(Pdb) -1.1" in done.stdout
     assert "-> raise ValueError" in done.stdout
@@ -146,7 +146,7 @@ def test_breakpoints_are_met_on_later_records(job: Path) -> None:
     typed = "b FILE:LINE\nc\np 'again', order.item\ncl 1\nc\n"
     line = next(n for n, text in enumerate(SHOP.read_text().splitlines(), 1) if "self.items.add(order.item)" in text)
     typed = typed.replace("FILE", str(SHOP)).replace("LINE", str(line))
-    done = in_a_process("replay", f"{job}@4", "--step", "reminders", "--pdb", typed=typed)
+    done = in_a_process("replay", f"{job}@4", "--trust", "--step", "reminders", "--pdb", typed=typed)
     assert "-> self.items.add(order.item)" in done.stdout
     assert "('again'," in done.stdout
 
@@ -154,14 +154,14 @@ def test_breakpoints_are_met_on_later_records(job: Path) -> None:
 def test_the_debugger_steps_over_penstock(job: Path) -> None:
     """reduce, fold: the first stop is in the user's own function."""
     for step, line in (("dearest", "-> return max(left, right"), ("minutes", "-> minutes.fold(0, lambda n, _: n + 1")):
-        done = in_a_process("replay", f"{job}@4", "--step", step, "--pdb", typed="c\n")
+        done = in_a_process("replay", f"{job}@4", "--trust", "--step", step, "--pdb", typed="c\n")
         assert line in done.stdout, done.stdout + done.stderr
 
 
 def test_where_there_is_nothing_to_stop_in(job: Path) -> None:
-    assert "name a step to stop at its first record" in in_a_process("replay", f"{job}@4", "--pdb").stderr
-    assert "no function of yours was called" in in_a_process("replay", f"{job}@4", "--step", "columns", "--pdb").stderr
-    assert "do not go together" in penstock("replay", f"{job}@4", "--pdb", "--json").stderr
+    assert "name a step to stop at its first record" in in_a_process("replay", f"{job}@4", "--trust", "--pdb").stderr
+    assert "no function of yours was called" in in_a_process("replay", f"{job}@4", "--trust", "--step", "columns", "--pdb").stderr
+    assert "do not go together" in penstock("replay", f"{job}@4", "--trust", "--pdb", "--json").stderr
 
 
 # --- programs ------------------------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_the_program_is_recorded(job: Path, tmp_path: Path) -> None:
     assert list(script.files) == ["shop.py"]
     assert (script.path, script.files["shop.py"], script.plan) == (program.path, program.files["shop.py"], program.plan)
     assert script.hash != program.hash  # its arguments are others
-    assert penstock("replay", f"{tmp_path / 'job'}@3").exit_code == 0
+    assert penstock("replay", f"{tmp_path / 'job'}@3", "--", tmp_path / "job").exit_code == 0
 
 
 PROGRAM = """

@@ -82,12 +82,12 @@ def test_refusals(job: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("point", ["savepoint:state=kill@2", "savepoint:before-json=kill"])
 def test_killed_in_the_middle_and_made_again(job: Path, tmp_path: Path, point: str) -> None:
     command = [*PENSTOCK, "savepoint", str(job), "--to", "place"]
-    killed = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PENSTOCK_FAILPOINTS": point}, timeout=60, check=False)
+    killed = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PENSTOCK_FAILPOINTS": point}, timeout=120, check=False)
     assert killed.returncode == -signal.SIGKILL
     left = [listed.path for listed in open_storage(tmp_path / "place").list()]
     assert any(path.endswith(".parquet") for path in left)
     assert "savepoint.json" not in left
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     info = read_info(open_storage(tmp_path / "place"))
     assert len(contents(info)["visits", "seen"]) == 37
@@ -118,7 +118,7 @@ def test_a_running_job_goes_on_and_is_stopped_with_a_savepoint(counting: subproc
     beside = json.loads(run("savepoint", tmp_path / "job", "--json"))
     assert counting.poll() is None
     stopped = json.loads(run("stop", tmp_path / "job", "--savepoint", "--to", tmp_path / "place", "--json"))
-    counting.communicate(timeout=60)
+    counting.communicate(timeout=120)
     assert counting.returncode == 0
     assert stopped["savepoint"]["epoch"] == stopped["epoch"] > beside["epoch"]
     # Everything that the savepoint has counted is published, and nothing else.

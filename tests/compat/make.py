@@ -1,9 +1,11 @@
 """Makes the savepoint of this version that later versions must restore: `python -m tests.compat.make [--again]`.
 
     <version>/savepoint/       of `program.py`, after `BEFORE` of its `EVENTS`
+    <version>/storage/         of the job that it was made of
     <version>/expected.json    what the program had still to output, by a run without interruption
 
-A folder here is of a released version, or of the one in the making: only that is ever made again.
+A folder here is of a released version, or of the one in the making: only that is ever made again. `0.1.0-crc32` is of the time
+before 0.1.0 was released, when keys were grouped by key hash 1.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ def output(**options: Any) -> Counter[str]:
 def make(version: str) -> Path:
     folder = HERE / version
     with tempfile.TemporaryDirectory() as scratch:
-        before = output(storage=f"{scratch}/job", epochs=BEFORE // 20)
+        before = output(storage=f"{scratch}/job", epochs=BEFORE // 20, keep=3)
+        shutil.copytree(f"{scratch}/job", folder / "storage")
         info = Job(f"{scratch}/job").savepoint(folder / "savepoint")
     assert info.sources["events"].position["next"] == BEFORE
     whole = output(until=10**9)

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.connectors.files.committer import FileCommitter
@@ -419,7 +419,6 @@ def naive(row: Any) -> dict[str, Any]:
     return {"value": row}
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     batches=_ROWS.flatmap(lambda rows: st.tuples(st.just(rows), st.integers(1, 5), st.integers(1, 5))),
     format=st.sampled_from(["json", "parquet"]),

@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import StreamEnvironment
@@ -34,7 +34,6 @@ from tests.connectors.driving import Drive, context
 from tests.connectors.sinking import committer, stage
 
 LIMITS = st.builds(Limits, records=st.integers(1, 12), bytes=st.integers(1, 400), readers=st.integers(1, 4))
-CALM = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @dataclass(frozen=True)
@@ -108,9 +107,8 @@ def as_read(ending: str, row: dict[str, Any]) -> Reading:
     return Reading(**row) if ending != "csv" else Reading(**{**row, "note": row["note"] or ""})
 
 
-@pytest.mark.parametrize("ending", ["json", "csv", "parquet"])
-@CALM
 @given(
+    ending=st.sampled_from(["json", "csv", "parquet"]),
     sizes=st.lists(st.integers(0, 30), min_size=1, max_size=5),
     lanes=st.integers(1, 3),
     limits=st.lists(LIMITS, max_size=30),
@@ -130,9 +128,12 @@ def test_whatever_the_cuts(ending: str, sizes: list[int], lanes: int, limits: li
         assert all(isinstance(batch, Columns) for batch in d.batches)
 
 
-@pytest.mark.parametrize("ending", ["json", "csv", "parquet", "txt"])
-@CALM
-@given(count=st.integers(0, 3000), readers=st.integers(1, 5), cuts=st.lists(st.integers(1, 4000), max_size=5))
+@given(
+    ending=st.sampled_from(["json", "csv", "parquet", "txt"]),
+    count=st.integers(0, 3000),
+    readers=st.integers(1, 5),
+    cuts=st.lists(st.integers(1, 4000), max_size=5),
+)
 def test_unordered_pieces_are_the_whole(ending: str, count: int, readers: int, cuts: list[int]) -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / f"data.{ending}"
@@ -466,7 +467,6 @@ def test_watching_looks_only_now_and_then(tmp_path: Path) -> None:
     assert d.plan().splits
 
 
-@CALM
 @given(
     arrivals=st.lists(st.tuples(st.integers(0, 200), st.integers(1, 3)), max_size=12),
     limits=st.lists(LIMITS, max_size=30),

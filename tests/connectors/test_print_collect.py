@@ -72,10 +72,10 @@ def test_iterates_while_the_job_runs(storage: Storage, job: JobId) -> None:
     reader = threading.Thread(target=lambda: seen.extend(sink.collected))
     reader.start()
     driver.commit(Epoch(1), [stage(sink, storage, 1, [1, 2])])
-    assert sink.collected.wait(2, timeout=10)
+    assert sink.collected.wait(2, timeout=60)
     driver.commit(Epoch(2), [stage(sink, storage, 2, [3])])
     driver.close()
-    reader.join(timeout=10)
+    reader.join(timeout=60)
     assert seen == [1, 2, 3]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.connectors.files import view as views
@@ -220,7 +220,6 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(ACTIONS, st.lists(st.booleans(), max_size=14))
 def test_readers_see_what_the_model_says(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int, float, bool]], looks: list[bool]

@@ -1,4 +1,7 @@
-"""Every Python block of the README and of the pages is executed: a page in order, in one namespace, in a folder of its own."""
+"""Every Python block of the README and of the pages is executed, in a process and a folder of its own.
+
+A block of the README runs by itself, as somebody would paste it; those of another page run in order, in one namespace.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +26,32 @@ def program_of(page: Path) -> str:
     return program
 
 
-PROGRAMS = {page: program for page in PAGES if (program := program_of(page))}
+PROGRAMS = {page: program for page in PAGES[1:] if (program := program_of(page))}
+README = PAGES[0].read_text(encoding="utf-8")
+BLOCKS = {f"README.md:{README.count(chr(10), 0, block.start(1)) + 1}": block[1] for block in _BLOCK.finditer(README)}
 
 
 def test_the_readme_has_programs() -> None:
-    assert ROOT / "README.md" in PROGRAMS
+    assert len(BLOCKS) > 1
+
+
+@pytest.mark.parametrize("place", BLOCKS)
+def test_block_of_the_readme_runs_by_itself(place: str, tmp_path: Path) -> None:
+    run(tmp_path / "pasted.py", BLOCKS[place], place)
 
 
 @pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_runs(page: Path, tmp_path: Path) -> None:
-    program = tmp_path / f"page-{page.stem}.py"  # not the name of a module
-    program.write_text(PROGRAMS[page], encoding="utf-8")
-    done = subprocess.run([sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, f"{page}, lines as on the page:\n{done.stderr[-3000:]}"
+    run(tmp_path / f"page-{page.stem}.py", PROGRAMS[page], f"{page}, lines as on the page")  # not the name of a module
+
+
+def run(program: Path, text: str, what: str) -> None:
+    """Run a program where it is."""
+    program.write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, program.name], cwd=program.parent, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, f"{what}:\n{done.stderr[-3000:]}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

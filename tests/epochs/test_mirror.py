@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock import failpoints, paths
@@ -110,6 +111,27 @@ def test_what_is_lost_is_done_again(tmp_path: Path) -> None:
     again = find_head(target).manifest
     assert again is not None
     assert again.epoch == newest.epoch + 1
+
+
+def test_a_mirror_that_is_further_than_it_has_noted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """All that is said names one epoch: the newest that is there, not the one that was noted last."""
+
+    def copy() -> None:
+        mirror(tmp_path).mirror()
+
+    with pytest.raises(Crash):
+        run(tmp_path, Interrupted(8, copy))
+        raise Crash
+    target = open_storage(tmp_path / "mirror")
+    info, newest = read_mirror(target), find_head(target).manifest
+    assert info is not None
+    assert newest is not None
+    write_mirror(target, msgspec.structs.replace(info, committed=Epoch(info.mirrored - 3), mirrored=Epoch(info.mirrored - 3)))
+    lines = go_on(tmp_path)
+    check_exact(tmp_path)
+    assert f"as of epoch {newest.epoch}: no epoch is known to be lost" in lines[0]
+    assert lines[-1].startswith(f"goes back to epoch {newest.epoch}: output that was published after it")
+    assert f"the job goes back to epoch {newest.epoch}, of " in caplog.text
 
 
 @pytest.mark.parametrize("at", [1, 3, 8])
@@ -268,6 +290,7 @@ def _driven(folder: Path) -> SignOfLife:
     config = JobConfig(name="numbers", storage=str(folder / "storage"), lease=timedelta(milliseconds=400))
     life = SignOfLife(storage, config)
     life.take_term(storage)
+    life.committed()
     return life
 
 
@@ -320,7 +343,7 @@ def test_a_first_storage_that_cannot_be_reached(tmp_path: Path, monkeypatch: pyt
         run(tmp_path, Interrupted(8, crash))
     mirror(tmp_path).mirror()
     lines: list[str] = []
-    check_start(open_storage(tmp_path / "mirror"), 1.0, force=False, tell=lines.append)
+    check_start(open_storage(tmp_path / "mirror"), 1.0, force=False, fall_back=False, tell=lines.append)
     assert any("cannot be read: no route to host" in line for line in lines)
 
 
@@ -338,3 +361,26 @@ def test_two_terms_of_one_job(tmp_path: Path) -> None:
         old.mirror()
     whole(open_storage(tmp_path / "mirror"))
     assert take_term(open_storage(tmp_path / "mirror")) > 2
+
+
+@pytest.mark.parametrize("gone", [1, 3])
+def test_manifests_that_are_gone_from_a_mirror(tmp_path: Path, gone: int) -> None:
+    """It says how far it is; what is missing of that is not taken for lost with the first storage."""
+    with pytest.raises(Crash):
+        run(tmp_path, Interrupted(4, crash))
+    mirror(tmp_path).mirror()
+    for _ in range(2):
+        with pytest.raises(Crash):
+            run(tmp_path, Interrupted(3, crash))
+        mirror(tmp_path).mirror()
+    shutil.rmtree(tmp_path / "storage")
+    epochs = tmp_path / "mirror" / "epochs"
+    kept = sorted(path.stem for path in epochs.glob("*.json"))
+    for stem in kept[-gone:]:
+        for path in epochs.glob(f"{stem}.*"):
+            path.unlink()
+    with pytest.raises(CorruptFileError, match=rf"(?s)epochs/{kept[-1]}.json is missing.*--fall-back"):
+        run(tmp_path, storage=str(tmp_path / "mirror"))
+    if gone < len(kept):
+        run(tmp_path, storage=str(tmp_path / "mirror"), fall_back=True)
+        check_exact(tmp_path)

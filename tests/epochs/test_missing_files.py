@@ -72,6 +72,17 @@ def test_a_file_of_state(stopped: Path, damage: str) -> None:
     assert len(list(read_rows(str(stopped / "out")))) == COUNT
 
 
+def test_a_bit_in_a_file_of_state(stopped: Path) -> None:
+    """It is noticed when it is read: at once, if the job is to fall back."""
+    newest = sorted((stopped / "storage" / "state").rglob("*.delta"))[-2]
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 1
+    newest.write_bytes(data)
+    run(stopped, fall_back=True)
+    assert totals(stopped) == EXPECTED
+    assert len(list(read_rows(str(stopped / "out")))) == COUNT
+
+
 def test_all_epochs(stopped: Path) -> None:
     """It is no new job: its output is there."""
     before = list(read_rows(str(stopped / "out")))

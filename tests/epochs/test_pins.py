@@ -13,6 +13,7 @@ import pytest
 
 from penstock import paths
 from penstock.epochs import pins, retention
+from penstock.epochs.listing import epochs_in
 from penstock.epochs.pins import Pin, pin, pinned
 from penstock.epochs.retention import Retention, files_of, orphans
 from penstock.errors import ConfigError, CorruptFileError, NotFoundError
@@ -73,7 +74,7 @@ def test_without_a_pin_the_files_go(tmp_path: Path) -> None:
 def retired_beside(storage: LocalStorage, epoch: Epoch, monkeypatch: pytest.MonkeyPatch, at: Callable[[], None]) -> Retention:
     """Retention that has read the pins and has not retired yet, when `at` is called."""
     keeping = Retention(storage, 1)
-    keeping.load(sorted(paths.epoch_number(e.path) for e in storage.list(paths.EPOCHS) if e.path.endswith(".json")))
+    keeping.load(list(epochs_in(storage).manifests))
     real = pinned
 
     def reads(place: LocalStorage) -> set[Epoch]:
@@ -89,7 +90,7 @@ def retired_beside(storage: LocalStorage, epoch: Epoch, monkeypatch: pytest.Monk
 
 def test_pinned_after_the_pins_were_read_and_before_the_manifest_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = run(tmp_path, 6)
-    oldest = min(paths.epoch_number(e.path) for e in storage.list(paths.EPOCHS) if e.path.endswith(".json"))
+    oldest = min(epochs_in(storage).manifests)
     held = pin(storage, oldest, "test")
     found = []
     keeping = retired_beside(storage, newest_done(storage), monkeypatch, lambda: found.append(held.__enter__()))
@@ -105,7 +106,7 @@ def test_pinned_after_the_pins_were_read_and_before_the_manifest_goes(tmp_path: 
 
 def test_pinned_after_the_manifest_is_gone(tmp_path: Path) -> None:
     storage = run(tmp_path, 6)
-    kept = sorted(paths.epoch_number(e.path) for e in storage.list(paths.EPOCHS) if e.path.endswith(".json"))
+    kept = list(epochs_in(storage).manifests)
     with pytest.raises(ConfigError, match="is not kept") as caught, pin(storage, Epoch(1), "test"):
         pass
     assert f"{kept[0]} to {kept[-1]}" in caught.value.detail

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +13,10 @@ import pytest
 from penstock import CollectSink, EpochRecord, RestartPolicy, StreamEnvironment
 from penstock.connectors.collection.source import CollectionSource
 from penstock.connectors.protocol import CommitterContext, Planned, SourceContext, WriterContext
-from penstock.errors import SinkError
+from penstock.connectors.twophase import PublishId, WriteAheadSink
+from penstock.errors import SinkError, SinkRefusedError
 from penstock.records import Batch
+from penstock.storage import LocalStorage
 
 COMMITTED: list[Any] = []
 ACKNOWLEDGED: list[int] = []
@@ -130,3 +134,38 @@ def test_a_sink_that_goes_on_refusing_stops_the_job() -> None:
     env, _ = environment(refusals=100, attempts=2)
     with pytest.raises(SinkError, match="could not commit epoch 2"):
         env.execute()
+
+
+@dataclass(frozen=True)
+class MarkedSink(WriteAheadSink):
+    """Notes in the job's storage what it has published."""
+
+    def publish(self, id: PublishId, rows: Iterator[Any]) -> None:
+        COMMITTED.extend(rows)
+
+    def describe(self) -> str:
+        return "marked"
+
+
+def test_a_full_storage_is_not_the_sinks_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = LocalStorage.create
+
+    def create(storage: LocalStorage, path: str, data: bytes, *, durable: bool = True) -> None:
+        if "/published/" in path:
+            raise storage._problem("create", path, OSError(errno.ENOSPC, "No space left on device"))
+        whole(storage, path, data, durable=durable)
+
+    monkeypatch.setattr(LocalStorage, "create", create)
+    restart = RestartPolicy(attempts=1, first_delay=0.001)
+    storage = tmp_path / "a job"
+    env = StreamEnvironment("full", executor="inline", parallelism=1, storage=str(storage), restart=restart)
+    env.from_source(CollectionSource([1, 2, 3])).sink_to(MarkedSink(), name="out")
+    with pytest.raises(SinkRefusedError) as caught:
+        env.execute()
+    place = f"{storage}/sinks/out/published/{2:020d}"
+    assert caught.value.what == f"the job's storage failed while epoch 2 was published: Could not create {place}"
+    assert caught.value.hint == "the disk is full: free some space, or use another storage"
+    assert "epoch 2 is committed but the job's storage failed, trying again" in caplog.text
+    assert "a sink refused" not in caplog.text

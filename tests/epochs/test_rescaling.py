@@ -65,10 +65,16 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     assert set(executor.seen) == {2}
     assert [(answer.ok, answer.message) for answer in executor.answers()] == [
         (False, "parallelism 0 cannot be: choose 1 to max_parallelism (128)"),
-        (False, "the job runs with 2 partitions already"),
+        (True, "the job already has 2 partitions"),
         (False, "parallelism 129 cannot be: choose 1 to max_parallelism (128)"),
         (False, "parallelism 'four' cannot be: choose 1 to max_parallelism (128)"),
     ]
+
+
+def test_one_partition_is_one(tmp_path: Path) -> None:
+    executor = Asked(tmp_path, [1, 1])
+    program(tmp_path).execute(executor=executor)
+    assert executor.answers()[-1].message == "the job already has 1 partition"
 
 
 @pytest.mark.parametrize("place", ["rescale:stopped", "rescale:taken-over"])

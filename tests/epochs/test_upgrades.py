@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import pytest
 
@@ -39,6 +40,7 @@ from penstock.state.files import read_entries
 from penstock.state.layout import state_id_of_store_key
 from penstock.state.merging import live
 from penstock.state.merging import newest as merged
+from penstock.state.writes import Writes
 from penstock.storage import open_storage
 from penstock.testing import CollectSink, ScriptedSource, VirtualClock, Watermark, execute_inline
 
@@ -286,7 +288,7 @@ def test_what_migrate_returns_is_checked(tmp_path: Path) -> None:
     run(tmp_path, First(), HALF)
     broken = Second()
     broken.most = ReducingState(str, max, migrate=lambda value: value)
-    with pytest.raises(UserCodeError, match=r"migrate= of state 'most'.*Expected `str`, got `int`"):
+    with pytest.raises(UserCodeError, match=r"migrate= of state 'most'.*is of type int, expected str"):
         run(tmp_path, broken, 60)
 
 
@@ -558,7 +560,10 @@ def test_pickled_state_of_a_foreign_place_needs_trust(tmp_path: Path) -> None:
         with pytest.raises(StateError, match=r"state that is kept by pickle would be loaded from .*: step\.held"):
             restored(tmp_path / "fork", function, savepoint)
     assert max(n for _, n, _ in restored(tmp_path / "fork", Counting(WithX, **migrating), savepoint, trust=True)) == 9
-    assert run(tmp_path, Counting(WithX, **migrating), 27)  # one's own may be read
+    with pytest.raises(StateError, match=r"kept by pickle would be loaded from .*/storage: step\.held"):
+        run(tmp_path, Counting(WithX, **migrating), 27)  # the storage says pickle, and the program does not
+    assert run(tmp_path, Counting(WithX, codec=PICKLE), 27)  # one's own, and the program asks for it
+    assert run(tmp_path, Counting(WithX, **migrating), 40, trust=True)
 
 
 # --- times to live -----------------------------------------------------------------------------------------------------------
@@ -764,8 +769,9 @@ class Summed(WindowFunction[str, Any, Any]):
 
 
 def test_a_value_that_does_not_fit_is_refused_with_its_key(tmp_path: Path) -> None:
-    """Values are not checked when they are written: what is not of the stored type shows when it is rewritten."""
-    run(tmp_path, Wrong(), 7)
+    """What was written before writes were checked shows when it is rewritten, if it is not of the stored type."""
+    with patch.object(Writes, "encode", lambda self, value, *_: self._codec.encode(value)):
+        run(tmp_path, Wrong(), 7)
     with pytest.raises(PenstockError, match="a stored value of state 'held' of step 'step' cannot be rewritten") as caught:
         run(tmp_path, Right(), 14)
     assert "key: 'k" in str(caught.value)

@@ -104,19 +104,10 @@ def test_parallelism_and_the_cut_into_epochs_change_nothing(
     assert PRINTS[name] in capsys.readouterr().out
 
 
-@pytest.fixture(scope="module")
-def session() -> Iterator[Any]:
-    """One session for all examples: an environment uses the one that is running."""
-    from penstock.executors.spark.session import make_session
-
-    session = make_session("examples", "local[2,4]", {"spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2"})
-    yield session
-    session.stop()
-
-
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [*CLASSIC, *WINDOWS])
-def test_on_spark(session: Any, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_on_spark(spark: Any, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the session of the tests: an environment uses the one that is running."""
     with overridden(parallelism=2):
         run(name, monkeypatch)
     assert PRINTS[name] in capsys.readouterr().out

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime import exchange
+from penstock.runtime.exchange import ChannelWriter
+from penstock.state.key_groups import CRC32, KeyGroups
 from tests.laws.trying import Crash as Crashed
 from tests.laws.trying import Interrupted, breaks, check_exact, crash, run
 
@@ -25,5 +26,6 @@ def test_state_follows_its_keys(tmp_path: Path) -> None:
 
 def test_it_fails_when_keys_go_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another hash on the sending side: records arrive where their key's groups are not."""
-    monkeypatch.setattr(exchange, "crc32", lambda key: sum(key) * 31)
+    own, other = ChannelWriter.__init__, KeyGroups(128, CRC32)
+    monkeypatch.setattr(ChannelWriter, "__init__", lambda self, *args, **more: own(self, *args, **{**more, "key_groups": other}))
     breaks(lambda: check_rescaled(tmp_path))

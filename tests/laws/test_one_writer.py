@@ -21,11 +21,11 @@ def check_successor(folder: Path, *, stopped_at: str, epochs_of_successor: int |
 
     def successor() -> None:
         if epochs_of_successor is None:
-            run(folder)
+            run(folder, take_over=True)
             return
         stop = Interrupted(epochs_of_successor + 1, _stop)
         with pytest.raises(Stopped):
-            run(folder, stop)
+            run(folder, stop, take_over=True)
 
     def committed(committers: object, committables: object, epoch: int) -> None:
         late.append(epoch)
@@ -113,7 +113,7 @@ def test_it_fails_without_a_take_over_epoch(tmp_path: Path, monkeypatch: pytest.
     def successor() -> None:
         with monkeypatch.context() as patch, pytest.raises(Stopped):
             patch.setattr(loop.EpochLoop, "_commit_take_over", no_take_over)
-            run(tmp_path, Interrupted(1, _stop))
+            run(tmp_path, Interrupted(1, _stop), take_over=True)
 
     def check() -> None:
         with pytest.raises(FencedError):
@@ -131,7 +131,7 @@ def test_a_start_that_others_have_overtaken_goes_no_further(tmp_path: Path, monk
     def late(storage: object, **options: object) -> object:
         monkeypatch.setattr(takeover, "find_head", real)
         with pytest.raises(Stopped):
-            run(tmp_path, Interrupted(3, _stop))
+            run(tmp_path, Interrupted(3, _stop), take_over=True)
         return real(storage, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(takeover, "find_head", late)

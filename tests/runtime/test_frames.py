@@ -10,7 +10,7 @@ from penstock.ids import StepId
 from penstock.records import DICT_ROW, Columns, Records
 from penstock.runtime.exchange import Channel, ChannelWriter, Exchange, FrameWriter
 from penstock.runtime.frames import Frame, Keyed, Payload, RowTypes, decode_payload, encode_frame, encode_payload
-from penstock.state.key_groups import group_of
+from penstock.state.key_groups import NEW_JOBS, KeyGroups, partition_of
 from penstock.state.keys import encode_key, key_codec
 
 ROWS = RowTypes([DICT_ROW])
@@ -78,12 +78,13 @@ def test_a_column_of_keys(name: str, only: bool, targets: int) -> None:
 
 def sent(data: pa.RecordBatch, column: str, targets: int) -> list[tuple[bytes, list[int]]]:
     """The frames of a batch, each with the rows that are in it."""
+    groups = KeyGroups(128, NEW_JOBS)
     frames = FrameWriter(0, targets, ROWS)
     channel = Channel(index=0, exchange=Exchange(kind="key_by", selector=(column,)), from_stage=0, step=StepId("s"))
-    writer = ChannelWriter(channel, frames, partition=0, codec=key_codec(), max_parallelism=128, watermark=0)
+    writer = ChannelWriter(channel, frames, partition=0, codec=key_codec(), key_groups=groups, watermark=0)
     writer.on_batch(Columns(data, DICT_ROW))
-    groups = [group_of(encode_key(value.as_py()), 128) * targets // 128 for value in data.column(column)]
-    return [(frame, [row for row, group in enumerate(groups) if group == target]) for target, frame in frames.take()]
+    owners = [partition_of(groups.of(encode_key(value.as_py())), targets, 128) for value in data.column(column)]
+    return [(frame, [row for row, owner in enumerate(owners) if owner == target]) for target, frame in frames.take()]
 
 
 def test_few_rows_for_a_key_go_as_they_are() -> None:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import StateError
@@ -25,13 +25,16 @@ from penstock.snapshots.columns import Columns
 from penstock.snapshots.json_text import from_text, to_text
 from penstock.state.codecs import PICKLE, codec_for, register_codec
 from penstock.state.entry_keys import end_of_value
-from penstock.state.key_groups import group_of
+from penstock.state.key_groups import NEW_JOBS, KeyGroups
 from penstock.state.keys import key_codec
 from penstock.state.layout import sortable_time
 from penstock.state.untyped import encode_untyped
 from penstock.windows.columnar.chunks import Chunk, KeyIndex, dump_chunk
 from penstock.windows.columnar.vectors import objects
 from penstock.windows.window import GLOBAL, TimeWindow, encode_window
+from tests.properties import shared_between
+
+GROUPS = KeyGroups(128, NEW_JOBS)
 
 
 class Colour(enum.Enum):
@@ -167,18 +170,18 @@ def checked(info: StateInfo, keys: list[bytes], values: list[bytes], *, mixed: b
     """Read, and written back: the same. Returns the table."""
     order = sorted(range(len(keys)), key=lambda n: keys[n])
     keys, values = [keys[n] for n in order], [values[n] for n in order]
-    for columns in (Columns(info, 128), Columns(info, 128, (keys[:2], values[:2]))):
+    for columns in (Columns(info, GROUPS), Columns(info, GROUPS, (keys[:2], values[:2]))):
         table = pa.Table.from_arrays(columns.read(keys, values), schema=columns.schema)
         table.validate(full=True)
         assert [(raw_key, raw) for _, raw_key, raw in columns.write(table)] == list(zip(keys, values, strict=True))
-        again = Columns.like(info, 128, columns.schema)
+        again = Columns.like(info, GROUPS, columns.schema)
         assert again.schema.equals(columns.schema, check_metadata=True)
     return table
 
 
 @pytest.mark.parametrize(("tp", "strategy"), TYPES, ids=[str(tp)[-40:] for tp, _ in TYPES])
 @given(data=st.data())
-@settings(max_examples=10)
+@shared_between(len(TYPES))
 def test_values_of_a_type(tp: Any, strategy: st.SearchStrategy[Any], data: st.DataObject) -> None:
     values = data.draw(st.lists(strategy, max_size=6))
     codec = codec_for(tp)
@@ -194,7 +197,6 @@ def test_values_of_a_type(tp: Any, strategy: st.SearchStrategy[Any], data: st.Da
 
 
 @given(st.lists(ANYTHING, max_size=5))
-@settings(max_examples=60)
 def test_values_of_no_type(values: list[Any]) -> None:
     stored = [encode_untyped(value) for value in values]
     for value in stored:
@@ -204,7 +206,7 @@ def test_values_of_no_type(values: list[Any]) -> None:
 
 @pytest.mark.parametrize(("tp", "strategy"), KEYS, ids=[f"{n}-{tp}" for n, (tp, _) in enumerate(KEYS)])
 @given(data=st.data())
-@settings(max_examples=10)
+@shared_between(len(KEYS))
 def test_keys(tp: Any, strategy: st.SearchStrategy[Any], data: st.DataObject) -> None:
     """Keys come back byte for byte, in every kind of state, and in the group that the running job looks in."""
     codec = key_codec(tp)
@@ -215,9 +217,9 @@ def test_keys(tp: Any, strategy: st.SearchStrategy[Any], data: st.DataObject) ->
     ones = [codec_for(int).encode(1)] * len(keys)
     info = StateInfo("s", "n", "value", "int", key_schema=schema)
     checked(info, keys, ones)
-    columns = Columns(info, 128, (keys, ones))
+    columns = Columns(info, GROUPS, (keys, ones))
     table = pa.Table.from_arrays(columns.read(keys, ones), schema=columns.schema)
-    assert [group for group, _, _ in columns.write(table)] == [group_of(key, 128) for key in keys]
+    assert [group for group, _, _ in columns.write(table)] == [GROUPS.of(key) for key in keys]
     window = encode_window(TimeWindow(-5, 10**12))
     whole = encode_window(GLOBAL)
     spaces = sorted([key + window for key in keys] + [key + whole for key in keys])
@@ -253,7 +255,7 @@ def test_what_does_not_fit_is_told() -> None:
     info = StateInfo("s", "n", "value", "int")
     keys = [key_codec().encode(key) for key in (1, 2, "three")]
     values = [codec_for(int).encode(value) for value in (1, 2**64 - 1, 3)]
-    columns = Columns(info, 128, (keys[:2], values[:2]))
+    columns = Columns(info, GROUPS, (keys[:2], values[:2]))
     table = pa.Table.from_arrays(columns.read(keys, values), schema=columns.schema)
     assert table.to_pylist() == [
         {"key": 1, "value": 1, "as_json": None},
@@ -295,7 +297,7 @@ def test_chunks(rows: list[tuple[int, int, float]]) -> None:
     what = "TumblingWindows(1 h); key k; count(); sum('a'); avg('b')"
     data = dump_chunk(Chunk(numbers, vectors), index, what)
     info = StateInfo("s", "slices", "slices", None, what=what)
-    columns = Columns(info, 1, ([sortable_time(3_600_000) + b"\x01"], [data]))
+    columns = Columns(info, KeyGroups(1, NEW_JOBS), ([sortable_time(3_600_000) + b"\x01"], [data]))
     table = pa.Table.from_arrays(columns.read([sortable_time(3_600_000) + b"\x01"], [data]), schema=columns.schema)
     (row,) = table.to_pylist()
     assert row["keys"] == [key for key, _, _ in rows]
@@ -305,7 +307,7 @@ def test_chunks(rows: list[tuple[int, int, float]]) -> None:
 
 
 def test_what_is_written_must_fit() -> None:
-    columns = Columns(StateInfo("counts", "n", "value", "int", key_schema="str"), 128)
+    columns = Columns(StateInfo("counts", "n", "value", "int", key_schema="str"), GROUPS)
     with pytest.raises(StateError, match=r"state 'n' of step 'counts' needs a column 'value'"):
         columns.write(pa.table({"key": ["a"]}))
     with pytest.raises(StateError, match="the column 'value' cannot be written"):
@@ -313,8 +315,8 @@ def test_what_is_written_must_fit() -> None:
     with pytest.raises(StateError, match="nulls"):
         columns.write(pa.table({"key": ["a"], "value": pa.array([None], pa.int64())}))
     assert columns.write(pa.table({"key": ["a"], "value": pa.array([1], pa.int8())})) == [
-        (group_of(b"\xa1a", 128), b"\xa1a", b"\x01")
+        (GROUPS.of(b"\xa1a"), b"\xa1a", b"\x01")
     ]
-    colours = Columns(StateInfo("s", "n", "value", codec_for(Colour).schema, key_schema="str"), 128)
+    colours = Columns(StateInfo("s", "n", "value", codec_for(Colour).schema, key_schema="str"), GROUPS)
     with pytest.raises(StateError, match="'green' is not one of the values"):
         colours.write(pa.table({"key": ["a"], "value": ["green"]}))

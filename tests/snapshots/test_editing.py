@@ -105,6 +105,11 @@ def test_mistakes_are_told(savepoint: str, tmp_path: Path) -> None:
     with snapshots.edit(savepoint) as edit:
         with pytest.raises(StateError, match="no column 'valeu'"):
             edit.state("ledger", "orders").put([{"key": "a", "valeu": 1}])
+        for wrong in ("text", 1.5, True, None, 2**70):
+            with pytest.raises(StateError, match=r"types of the state|cannot be written"):
+                edit.state("ledger", "orders").put([{"key": "a", "value": wrong}])
+        with pytest.raises(StateError, match=r"1\.5 is not an integer"):
+            edit.state("ledger", "orders").put(pd.DataFrame({"key": ["a"], "value": [1.5]}))
         with pytest.raises(StateError, match="there is no source 'nothing'"):
             edit.move_source("nothing", 1)
         with pytest.raises(StateError, match="there is a step 'hourly' already"):
@@ -194,13 +199,18 @@ def test_what_is_built_has_the_types_of_the_program(tmp_path: Path) -> None:
             build.state("profiel")
         with pytest.raises(StateError, match="cannot be written"):
             build.state("profile", "visits").put(pa.table({"key": ["a"], "value": ["many"]}))
+        with pytest.raises(StateError, match="stored bytes are not a int"):
+            build.state("profile", "visits").put([{"key": "a", "value": None, "as_json": '{"value": "many"}'}])
         with pytest.raises(StateError, match="rows need a column 'expires'"):
             build.state("profile", "token").put(pa.table({"key": ["a"], "value": ["t"]}))
         build.state("profile", "visits").put(pd.DataFrame({"key": ["a", "b"], "value": [1, 2]}))
         info = build.write(str(tmp_path / "built"))
     assert info.max_parallelism == 16
     with pytest.raises(ConfigError, match="key groups"):
-        execute_inline(env, storage=str(tmp_path / "job"), restore_from=info.uri)
+        execute_inline(env, storage=str(tmp_path / "job"), restore_from=info.uri, max_parallelism=128)
+    execute_inline(env, storage=str(tmp_path / "job"), restore_from=info.uri)
+    with snapshots.read(str(tmp_path / "job")) as found:
+        assert (found.max_parallelism, found.state("profile", "visits").get("b")) == (16, 2)
 
 
 def test_sorting_spills_and_the_last_one_counts(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import CorruptFileError, NotFoundError, StateError
@@ -21,6 +21,7 @@ from penstock.snapshots.format import SavedJob, SavepointInfo, SavepointWriter, 
 from penstock.snapshots.kinds import CHUNKED
 from penstock.snapshots.state_file import StateFile, open_state
 from penstock.state.codecs import codec_for
+from penstock.state.key_groups import NEW_JOBS, KeyGroups
 from penstock.state.keys import encode_key
 from penstock.state.layout import sortable_time
 from penstock.storage import LocalStorage
@@ -36,7 +37,7 @@ def entry(word: str, number: int) -> tuple[bytes, bytes]:
 
 
 def write(storage: LocalStorage, contents: list[tuple[StateInfo, Groups]], pieces: int = 1000, **said: Any) -> SavepointInfo:
-    with SavepointWriter(storage, max_parallelism=16) as savepoint:
+    with SavepointWriter(storage, key_groups=KeyGroups(16, NEW_JOBS)) as savepoint:
         for info, groups in contents:
             writer = savepoint.state(info)
             for group, entries in sorted(groups.items()):
@@ -61,7 +62,6 @@ grouped = st.dictionaries(st.integers(0, 15), words.map(lambda d: dict(entry(w, 
 _names = iter(range(10**9))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
 @given(grouped, st.integers(1, 9), st.integers(1, 40), st.integers(0, 15), st.integers(0, 15))
 def test_what_is_written_is_read(tmp_path: Path, groups: Groups, pieces: int, at_a_time: int, lo: int, hi: int) -> None:
     storage = LocalStorage(str(tmp_path / str(next(_names))))
@@ -116,7 +116,7 @@ def test_anything_that_reads_parquet_reads_it(tmp_path: Path) -> None:
 def test_when_something_is_due_is_learnt_from_the_keys(tmp_path: Path) -> None:
     timers = StateInfo("alarm", "timers:event", "timers")
     chunked = [StateInfo("hourly", kind, kind) for kind in CHUNKED]
-    with SavepointWriter(LocalStorage(str(tmp_path)), max_parallelism=16) as savepoint:
+    with SavepointWriter(LocalStorage(str(tmp_path)), key_groups=KeyGroups(16, NEW_JOBS)) as savepoint:
         writer = savepoint.state(timers)
         writer.group(1, [sortable_time(50) + encode_key("a"), sortable_time(60) + encode_key("a")], [b"", b""])
         writer.group(2, [sortable_time(-7) + encode_key("b")], [b""])
@@ -126,7 +126,9 @@ def test_when_something_is_due_is_learnt_from_the_keys(tmp_path: Path) -> None:
         made = savepoint.finish(job=JOB, epoch=Epoch(1))
     assert [state.next_due for state in made.states] == [-7, None, -100, None]
     for number, info in enumerate(chunked):
-        writer = StateWriter(LocalStorage(str(tmp_path / "other")), f"state/{number}.parquet", "x", 1, info, 16)
+        writer = StateWriter(
+            LocalStorage(str(tmp_path / "other")), f"state/{number}.parquet", "x", 1, info, KeyGroups(16, NEW_JOBS)
+        )
         writer._learn(sortable_time(50))
         assert writer.next_due == MIN_WATERMARK
         writer.abandon(StateError("enough"))
@@ -143,7 +145,7 @@ def test_when_something_is_due_is_learnt_from_the_keys(tmp_path: Path) -> None:
 )
 def test_disorder_is_refused(tmp_path: Path, calls: list[tuple[int, str]], what: str) -> None:
     storage = LocalStorage(str(tmp_path))
-    with pytest.raises(StateError, match=what), SavepointWriter(storage, max_parallelism=16) as savepoint:
+    with pytest.raises(StateError, match=what), SavepointWriter(storage, key_groups=KeyGroups(16, NEW_JOBS)) as savepoint:
         writer = savepoint.state(COUNT)
         for group, letters in calls:
             entries = [entry(letter, 1) for letter in letters]
@@ -214,6 +216,6 @@ def test_without_its_json_there_is_no_savepoint(whole: tuple[LocalStorage, Savep
 
 def test_one_of_the_future_is_refused(whole: tuple[LocalStorage, SavepointInfo]) -> None:
     storage, info = whole
-    storage.replace("savepoint.json", encode_info(msgspec.structs.replace(info, version=2)))
-    with pytest.raises(CorruptFileError, match="format 2; this Penstock reads format 1"):
+    storage.replace("savepoint.json", encode_info(msgspec.structs.replace(info, version=3)))
+    with pytest.raises(CorruptFileError, match="format 3; this Penstock reads formats up to 2"):
         read_info(storage)

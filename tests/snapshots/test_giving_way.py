@@ -45,7 +45,7 @@ def test_pauses_follow_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_idle_time_of_this_machine_grows() -> None:
     before = idle_s()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while idle_s() == before and sys.platform == "linux":
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -15,6 +15,7 @@ from penstock.ids import Epoch, JobId
 from penstock.runtime.manifest import StateInfo
 from penstock.snapshots.format import SavedJob, SavepointWriter, read_info
 from penstock.snapshots.place import MAKING, STALE_MS, Making
+from penstock.state.key_groups import NEW_JOBS, KeyGroups
 from penstock.storage import LocalStorage
 
 COUNT = StateInfo("count-it", "count", "value", schema="int", key_schema="str")
@@ -27,7 +28,7 @@ def place(tmp_path: Path) -> LocalStorage:
 
 
 def make(place: LocalStorage) -> None:
-    with SavepointWriter(place, max_parallelism=4) as savepoint:
+    with SavepointWriter(place, key_groups=KeyGroups(4, NEW_JOBS)) as savepoint:
         savepoint.state(COUNT)
         savepoint.finish(job=SavedJob(JobId("j"), "job"), epoch=Epoch(1))
 
@@ -100,7 +101,7 @@ def test_what_is_not_ours_is_refused_and_stays(place: LocalStorage, foreign: str
 
 def test_a_maker_that_was_taken_for_dead_does_not_finish(place: LocalStorage) -> None:
     taken = pytest.raises(ConfigError, match="another savepoint is being made")
-    with taken, SavepointWriter(place, max_parallelism=4) as slow:
+    with taken, SavepointWriter(place, key_groups=KeyGroups(4, NEW_JOBS)) as slow:
         slow.state(COUNT)
         place.delete([MAKING])
         half_made(place, "another-host", 1)
@@ -111,10 +112,13 @@ def test_a_maker_that_was_taken_for_dead_does_not_finish(place: LocalStorage) ->
 
 
 def test_one_that_is_not_finished_leaves_nothing(place: LocalStorage) -> None:
-    with pytest.raises(StateError, match="was not finished"), SavepointWriter(place, max_parallelism=4) as savepoint:
+    with (
+        pytest.raises(StateError, match="was not finished"),
+        SavepointWriter(place, key_groups=KeyGroups(4, NEW_JOBS)) as savepoint,
+    ):
         savepoint.state(COUNT)
     assert names(place) == []
-    with pytest.raises(KeyboardInterrupt), SavepointWriter(place, max_parallelism=4) as savepoint:
+    with pytest.raises(KeyboardInterrupt), SavepointWriter(place, key_groups=KeyGroups(4, NEW_JOBS)) as savepoint:
         savepoint.state(COUNT)
         raise KeyboardInterrupt
     assert names(place) == []
@@ -123,5 +127,5 @@ def test_one_that_is_not_finished_leaves_nothing(place: LocalStorage) -> None:
 
 def test_it_is_used_in_a_with_block(place: LocalStorage) -> None:
     with pytest.raises(StateError, match="with-block"):
-        SavepointWriter(place, max_parallelism=4).state(COUNT)
+        SavepointWriter(place, key_groups=KeyGroups(4, NEW_JOBS)).state(COUNT)
     assert names(place) == []

@@ -14,10 +14,10 @@ from uuid import UUID
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import DataStream, KeyedStream, SessionWindows, StreamEnvironment, TumblingWindows, snapshots
+from penstock import DataStream, KeyedStream, SessionWindows, StreamEnvironment, TumblingWindows, Watermarks, snapshots
 from penstock.errors import ConfigError, CorruptFileError, StateError, UserCodeError
 from penstock.snapshots.plain_values import from_plain, to_plain
 from penstock.storage import open_storage
@@ -149,6 +149,29 @@ def test_dead_letters_are_part_of_a_case(tmp_path: Path) -> None:
         replay_recorded(case, lambda n: 6 // (n or 1))
 
 
+def test_a_function_of_batches_is_called_as_in_the_job(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+
+    def large(frame: Any) -> Any:
+        assert list(frame.columns) == ["n"]
+        return frame[frame["n"] > 1].iloc[::-1]
+
+    def build() -> StreamEnvironment:
+        env = StreamEnvironment("batches", **{**SETTINGS, "storage": str(tmp_path / "job"), "parallelism": 1})
+        rows = [{"n": n, "at": n * 100} for n in range(4)]
+        stream = env.from_collection(rows, watermarks=Watermarks.monotonous(timestamp="at"))
+        stream.map_batches(large, format="pandas", columns=["n"], name="large").print()
+        return env
+
+    build().execute()
+    case = tmp_path / "case.json"
+    snapshots.replay(tmp_path / "job", 2, env=build(), step="large", record=str(case))
+    (part,) = replay_recorded(case, large)
+    assert part.output == [({"n": 3}, 300), ({"n": 2}, 200)]
+    with pytest.raises(AssertionError, match="not what was recorded"):
+        replay_recorded(case, lambda frame: frame[frame["n"] > 1])
+
+
 def test_windows_over_columns_and_ends_are_only_to_be_read(job: Path, tmp_path: Path) -> None:
     for step, why in (("columns", "windows over columns"), ("orders", "a source"), ("reminded", "a sink")):
         case = recorded(job, tmp_path / f"{step}.json", step)
@@ -185,8 +208,8 @@ def test_another_function_than_the_case_is_of(job: Path, tmp_path: Path) -> None
         replay_recorded(case, StreamEnvironment("empty"))
 
 
-@settings(random_settings, max_examples=10)
-@given(script=scripts(max_size=15), cut=st.sampled_from([2, 5]), epoch=st.integers(0, 5))
+@random_settings
+@given(script=scripts(max_size=10), cut=st.sampled_from([2, 5]), epoch=st.integers(0, 5))
 def test_random_cases_pass(tmp_path_factory: pytest.TempPathFactory, script: list[Any], cut: int, epoch: int) -> None:
     """State of every kind, with times to live and timers, goes into a case and comes out of it."""
     folder = tmp_path_factory.mktemp("random")
@@ -249,7 +272,6 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=60)
 @given(values)
 def test_values_come_back_as_they_were(value: Any) -> None:
     written = json.loads(json.dumps(to_plain(value)))

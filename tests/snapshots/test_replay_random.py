@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from penstock import (
@@ -40,20 +37,7 @@ from tests.runtime.random_programs import Interpreter, scripts
 
 START = 1000
 LATE: OutputTag[Any] = OutputTag("late")
-random_settings = settings(
-    phases=[Phase.explicit, Phase.generate],
-    deadline=None,
-    max_examples=20,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def in_memory() -> Iterator[None]:
-    before = tempfile.tempdir
-    tempfile.tempdir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else before
-    yield
-    tempfile.tempdir = before
+random_settings = settings(phases=[Phase.explicit, Phase.generate])
 
 
 def contents(folder: str) -> dict[str, bytes]:
@@ -95,7 +79,7 @@ def run_and_replay(env: StreamEnvironment, parallelism: list[int], epochs: int |
 
 @random_settings
 @given(
-    script=scripts(max_size=20),
+    script=scripts(max_size=7),
     cut=st.sampled_from([1, 3, 7]),
     parallelism=st.lists(st.integers(1, 3), min_size=1, max_size=2),
     epochs=st.sampled_from([None, 2]),
@@ -115,7 +99,7 @@ def test_keyed_functions(script: list[Any], cut: int, parallelism: list[int], ep
 def numbers(draw: Any) -> list[Any]:
     items: list[Any] = []
     time = 0
-    for _ in range(draw(st.integers(1, 25))):
+    for _ in range(draw(st.integers(1, 12))):
         kind = draw(st.sampled_from(["record"] * 5 + ["watermark", "cut"]))
         if kind == "record":
             items.append(
@@ -165,7 +149,7 @@ def all_kinds(script: list[Any], cut: int | None) -> StreamEnvironment:
         lambda values, ctx: [(ctx.key, len(values))],  # type: ignore[arg-type]
         name="buffered",
     ).sink_to(CollectSink(), name="out-buffered")
-    stream.map_batches(doubled, name="batches").sink_to(CollectSink(), name="out-batches")
+    stream.map_batches(doubled, aligned=True, name="batches").sink_to(CollectSink(), name="out-batches")
     return env
 
 

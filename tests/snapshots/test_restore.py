@@ -213,7 +213,7 @@ def test_another_driver_takes_over_while_files_are_copied(whole: Path, tmp_path:
     """The slower one is fenced, and its copies are nobody's: neither of the two names files that the other has swept."""
     source = str(whole / "savepoint")
     other: dict[str, Any] = {name: str(whole / value) for name, value in start.items()}
-    meanwhile = Meanwhile(lambda: program(tmp_path).execute(listener=stop_after(2), **other))
+    meanwhile = Meanwhile(lambda: program(tmp_path).execute(listener=stop_after(2), take_over=True, **other))
     with pytest.raises(FencedError):
         program(tmp_path).execute(restore_from=source, listener=meanwhile)
     assert program(tmp_path).execute(**other).finished

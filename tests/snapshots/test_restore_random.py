@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from penstock.snapshots.savepoint import make_savepoint
@@ -16,14 +16,9 @@ from tests.runtime.random_programs import scripts
 from tests.runtime.test_random_programs import START, by_key, expected, program
 
 
-@settings(
-    phases=[Phase.explicit, Phase.generate],
-    deadline=None,
-    max_examples=60,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@settings(phases=[Phase.explicit, Phase.generate])
 @given(
-    script=scripts(max_size=20),
+    script=scripts(max_size=8),
     cut=st.sampled_from([1, 2]),
     epochs=st.integers(1, 8),
     parallelism=st.tuples(st.integers(1, 4), st.integers(1, 4)),

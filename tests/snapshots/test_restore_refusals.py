@@ -23,7 +23,8 @@ from penstock import (
 from penstock.config import NO_RESTART
 from penstock.errors import ConfigError, CorruptFileError, NotFoundError, PenstockError, StateError
 from penstock.ids import Epoch, JobId, Term
-from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, StateLayout
+from penstock.runtime.manifest import Manifest, Restored, SourceState, StateLayout, version_of
+from penstock.snapshots.format import read_info
 from penstock.snapshots.found import Snapshot
 from penstock.snapshots.reference import Reference, parse_reference
 from penstock.snapshots.restore import Begin, GoOn, decide
@@ -56,7 +57,7 @@ def test_references() -> None:
 
 def manifest(epoch: int, job: str = "own", restored: Restored | None = None) -> Manifest:
     layout = StateLayout(1, 128, "")
-    return Manifest(VERSION, JobId(job), Epoch(epoch), Term(1), 1, None, 0, 0, {}, {}, layout, restored=restored)
+    return Manifest(version_of(layout), JobId(job), Epoch(epoch), Term(1), 1, None, 0, 0, {}, {}, layout, restored=restored)
 
 
 def snapshot(epoch: int, job: str, identity: str, *, moving: bool = False) -> Snapshot:
@@ -116,7 +117,7 @@ def flip(path: Path, at: float = 0.5) -> None:
 
 
 def of_the_future(path: Path) -> None:
-    text = path.read_text().replace('"version": 1,', '"version": 2,', 1)
+    text = path.read_text().replace('"version": 2,', '"version": 3,', 1)
     body = text[text.index('"savepoint": ') + len('"savepoint": ') :].removesuffix("\n}\n")
     path.write_text(json.dumps({"crc": crc32(body.encode())}, indent=2).removesuffix("\n}") + f',\n  "savepoint": {body}\n}}\n')
 
@@ -125,7 +126,7 @@ def of_the_future(path: Path) -> None:
     ("damage", "words"),
     [
         (lambda f: flip(f / "savepoint.json"), ["savepoint.json", "damaged"]),
-        (lambda f: of_the_future(f / "savepoint.json"), ["format 2"]),
+        (lambda f: of_the_future(f / "savepoint.json"), ["format 3"]),
         (lambda f: state_of(f).unlink(), ["1-number-seen.parquet", "missing"]),
         (lambda f: state_of(f).write_bytes(state_of(f).read_bytes()[:-1]), ["1-number-seen.parquet", "bytes instead of"]),
         (lambda f: state_of(f).write_bytes(b""), ["1-number-seen.parquet", "0 bytes"]),
@@ -166,7 +167,7 @@ def test_a_copy_that_is_damaged_later_is_refused(whole: Path, tmp_path: Path) ->
 
 
 class _Damaging:
-    """Runs inline, and damages the imported file first."""
+    """Runs inline, and damages the imported file before it is first read."""
 
     def __init__(self, folder: Path) -> None:
         from penstock.executors.inline import InlineExecutor
@@ -174,13 +175,13 @@ class _Damaging:
         self._inner = InlineExecutor()
         self._folder = folder
 
-    def run(self, order: Any) -> Any:
+    def open_state(self, order: Any) -> Any:
         for path in (self._folder / "storage" / "state" / "imported").rglob("*.parquet"):
             data = bytearray(path.read_bytes())
             for at in range(200, len(data) * 2 // 3, 50):
                 data[at] ^= 255
             path.write_bytes(data)
-        return self._inner.run(order)
+        return self._inner.open_state(order)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -291,3 +292,20 @@ def test_a_class_that_was_renamed_says_so(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="is a Different now"):
         changed(tmp_path, Mapped(), Different(range(100))).execute()
     assert changed(tmp_path, Mapped(), Renamed(range(100))).execute().records_in == 80
+
+
+def test_a_file_without_rows_is_checked_too(whole: Path, tmp_path: Path) -> None:
+    """That there are no timers is something that a savepoint says."""
+    place = tmp_path / "savepoint"
+    shutil.copytree(whole / "savepoint", place)
+    empty = [file.path for state in read_info(open_storage(place)).states for file in state.files if not file.rows]
+    assert empty
+    data = bytearray((place / empty[0]).read_bytes())
+    data[len(data) // 2] ^= 1
+    (place / empty[0]).write_bytes(data)
+    with pytest.raises(CorruptFileError, match=Path(empty[0]).name):
+        program(tmp_path, restore_from=str(place)).execute()
+    (place / empty[0]).unlink()
+    with pytest.raises((CorruptFileError, NotFoundError), match=Path(empty[0]).name):
+        program(tmp_path, restore_from=str(place)).execute()
+    assert not (tmp_path / "storage" / "epochs").exists()

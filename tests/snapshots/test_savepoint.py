@@ -21,7 +21,7 @@ from penstock.runtime.manifest import load_manifest
 from penstock.snapshots import savepoint as savepoints
 from penstock.snapshots.format import read_info
 from penstock.snapshots.savepoint import LARGE_BYTES, SavepointProgress, Staffing, make_savepoint, staff
-from penstock.state.key_groups import group_of
+from penstock.state.key_groups import NEW_JOBS, KeyGroups
 from penstock.state.keys import encode_key
 from penstock.storage import open_storage
 from penstock.testing import execute_inline
@@ -141,7 +141,7 @@ def test_files_of_a_state_have_the_same_columns(tmp_path: Path) -> None:
 
 
 def _group(key: Any) -> int:
-    return group_of(encode_key(key), 16)
+    return KeyGroups(16, NEW_JOBS).of(encode_key(key))
 
 
 @pytest.mark.usefixtures("large")

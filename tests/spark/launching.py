@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from tests.torture.processes import kill_session
@@ -50,3 +52,45 @@ def launch(program: str, folder: Path, *arguments: str, timeout: float = 240, po
     armed = {point.partition("=")[0].replace(":", "_") for point in points.split(";") if point}
     assert armed == {mark.name for mark in once.iterdir()}
     return told
+
+
+class Driver:
+    """One of `programs/` that is looked at while it runs, in a session of its own. Its first argument is the folder."""
+
+    def __init__(self, folder: Path, name: str, program: str, *arguments: str) -> None:
+        self.out = folder / f"{name}.out"
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": str(folder),
+        }
+        with self.out.open("w") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, str(Path(__file__).parent / "programs" / f"{program}.py"), str(folder), *arguments],
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def said(self) -> str:
+        return self.out.read_text()
+
+    def wait_for(self, pattern: str, timeout: float = 150) -> re.Match[str]:
+        deadline = time.monotonic() + timeout
+        while (match := re.search(pattern, self.said())) is None:
+            assert time.monotonic() < deadline, self.said()[-3000:]
+            assert self.process.poll() is None or re.search(pattern, self.said()), self.said()[-3000:]
+            time.sleep(0.02)
+        return match
+
+    def ended(self) -> int:
+        return self.process.wait(150)
+
+    def close(self) -> None:
+        kill_session(self.process.pid)
+        self.process.wait()

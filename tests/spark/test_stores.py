@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from penstock import GeneratorSource, KeyedContext, KeyedProcessFunction, StreamEnvironment, ValueState
 from penstock.epochs.control import ask
 from penstock.epochs.history import EpochRecord
+from penstock.state.holding import has_ended
 from penstock.storage import open_storage
 from penstock.testing import CollectSink
 from tests.state.kinds import KINDS
@@ -61,6 +62,11 @@ def test_a_worker_is_killed(spark: SparkSession, tmp_path: Path, store: str) -> 
         numbers.key_by(_key).process(Total(marker), name="total").sink_to(sink, name="out")
         result = env.execute(listener=_stop_in_the_middle(tmp_path / "storage") if part == 1 else None)
         assert result.finished == (part == 2)
+        kept = [job for boot in (tmp_path / "local").iterdir() if boot.is_dir() for job in boot.iterdir()]
+        if part == 1:
+            assert len(kept) == 1
+        else:  # gone; or, if a worker of the session has a store open that the last task did not reach, marked to go
+            assert all(has_ended(str(job)) for job in kept)
     assert os.path.exists(marker)
     expected = [(key, n) for key in range(KEYS) for n in range(1, len(range(key, COUNT, KEYS)) + 1)]
     assert sorted(sink.results()) == sorted(expected)

@@ -26,7 +26,7 @@ from tests.windows.naive import Case, Contents, Naive, Pair
 pytestmark = pytest.mark.spark
 
 END = 2**63 - 1
-COLUMNS = ("kind", "key", "window_start", "window_end", "count", "total", "number")
+COLUMNS = ("kind", "key", "window_start", "window_end", "count", "total", "first", "last", "number")
 
 TUMBLING = Case(windows=("tumbling", job.TUMBLING_MS, job.TUMBLING_MS, 0), lateness=job.LATENESS_MS)
 SLIDING = Case(windows=("sliding", job.SLIDING_MS, job.SLIDE_MS, 0), lateness=job.LATENESS_MS)
@@ -43,7 +43,7 @@ class NaivePortions(Naive):
 
     def on_record(self, key: Any, window: Pair, contents: Contents, time: int) -> None:
         over = self.last(window) <= self.watermark
-        contents.count += 0 if over else contents.records[-1][0]
+        contents.count += 0 if over else contents.records[-1][0][0]
         if over or contents.count >= job.PORTION:
             contents.count = 0
             self.fire(key, window, contents)
@@ -51,8 +51,8 @@ class NaivePortions(Naive):
     def fire(self, key: Any, window: Pair, contents: Contents) -> None:
         if contents.records:
             self.of_window[key, window] += 1
-            amounts = [value for value, _ in contents.records]
-            self.out.append((key, *window, len(amounts), sum(amounts), self.of_window[key, window]))
+            amounts = [amount for (amount, _, _), _ in contents.records]
+            self.out.append((key, *window, len(amounts), sum(amounts), None, None, self.of_window[key, window]))
             contents.records = []
 
 
@@ -60,8 +60,9 @@ class NaivePortions(Naive):
 def expected() -> tuple[Counter[Any], Counter[Any]]:
     """Results and late records, by number, of all kinds: every record in order, and now and then the watermark."""
 
-    def computed(values: list[int]) -> tuple[int, int]:
-        return len(values), sum(values)
+    def computed(values: list[tuple[int, int, int]]) -> tuple[int, int, int, int]:
+        times = sorted((time, n) for _, n, time in values)
+        return len(values), sum(amount for amount, _, _ in values), times[0][1], times[-1][1]
 
     cases = {"tumbling": TUMBLING, "sliding": SLIDING, "sessions": SESSIONS, "brief": BRIEF}
     naive = {kind: Naive(case, computed) for kind, case in cases.items()}
@@ -73,7 +74,7 @@ def expected() -> tuple[Counter[Any], Counter[Any]]:
         latest = -END
         for row in rows:
             before = len(reference.late)
-            reference.record(row["key"], row["amount"], row["time"])
+            reference.record(row["key"], (row["amount"], row["n"], row["time"]), row["time"])
             latest = max(latest, row["time"])
             for where in kinds(kind):
                 late[where, row["n"]] += len(reference.late) - before

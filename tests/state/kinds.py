@@ -10,10 +10,11 @@ from penstock.state.lmdb_store import LmdbStore
 from penstock.state.memory_store import MemoryStore
 from penstock.state.store import LocalStore, StoreKind
 
-needs_rocksdb = pytest.mark.skipif(
-    find_spec("rocksdict") is None, reason="the package rocksdict is not installed: pip install 'penstock[rocksdb]'"
-)
+_ROCKSDB = find_spec("rocksdict") is not None
+needs_rocksdb = pytest.mark.skipif(not _ROCKSDB, reason="the package rocksdict is not installed: pip install 'penstock[rocksdb]'")
 KINDS = ["memory", "lmdb", pytest.param("rocksdb", marks=needs_rocksdb)]
+INSTALLED = ["memory", "lmdb", *(["rocksdb"] if _ROCKSDB else [])]
+"""For properties, which choose one."""
 
 
 def open_store(kind: StoreKind, path: str) -> LocalStore:

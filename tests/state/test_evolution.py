@@ -22,7 +22,7 @@ from penstock.state.rewriting import Values
 from penstock.state.same_bytes import same, same_keys
 from tests.state import random_types as r
 
-SLOW = settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+FILTERED = settings(suppress_health_check=list(HealthCheck))
 
 
 def verdict(old: Any, new: Any, aliases: dict[str, str] | None = None) -> str:
@@ -48,7 +48,7 @@ def check_read(data: st.DataObject, old: r.T, new: r.T) -> None:
     assert r.plainly(after.decode(before.encode(value)), new) == r.read_as(r.plainly(value, old), old, new)
 
 
-@SLOW
+@FILTERED
 @given(data=st.data())
 def test_compatible_is_a_promise(data: st.DataObject) -> None:
     """Whatever was done to a type: if it is called compatible, every value is read, and is right."""
@@ -64,7 +64,7 @@ def test_compatible_is_a_promise(data: st.DataObject) -> None:
         check_read(data, old, new)
 
 
-@SLOW
+@FILTERED
 @given(data=st.data())
 def test_what_stored_values_survive_is_compatible(data: st.DataObject) -> None:
     old = data.draw(st.one_of(r.records(), r.records(), r.types()), label="old")
@@ -75,7 +75,7 @@ def test_what_stored_values_survive_is_compatible(data: st.DataObject) -> None:
     check_read(data, old, new)
 
 
-@SLOW
+@FILTERED
 @given(data=st.data())
 def test_a_type_is_compatible_with_itself_however_it_is_called(data: st.DataObject) -> None:
     t = data.draw(st.one_of(r.records(), r.types()))
@@ -447,7 +447,7 @@ def test_keys_are_found_by_their_bytes(old: Any, new: Any, found: bool) -> None:
     assert same_keys(key_codec(old).schema, key_codec(new).schema) is found
 
 
-@SLOW
+@FILTERED
 @given(data=st.data())
 def test_keys_of_a_type_are_found_without_it(data: st.DataObject) -> None:
     flat = st.one_of(st.integers(-(2**63), 2**63), st.text(), st.booleans(), st.none())

@@ -15,7 +15,7 @@ from penstock.state import local, memory_store
 from penstock.state.directories import remove_stale
 from penstock.state.files import FileIdentity, FileRef, read_entries, write_base, write_delta
 from penstock.state.layout import value_prefix
-from penstock.state.local import Origin, store_path, sweep_local
+from penstock.state.local import Origin, store_path
 from penstock.state.store import LocalStore, StoreKind, open_stores
 from penstock.storage import LocalStorage
 from tests.state.kinds import KINDS, needs_rocksdb
@@ -237,23 +237,6 @@ def test_paths_are_private_and_distinct(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(StateError, match="another user"):
         store_path(None, "x", "fp", 1, "s", 0)
-
-
-def test_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: Job) -> None:
-    root = str(tmp_path / "root")
-    for boot in ("old-boot", "this-boot"):
-        monkeypatch.setattr(local, "boot_id", lambda boot=boot: boot)
-        for name in ("kept", "left"):
-            open_at(store_path(root, name, "fp", 1, "s", 0), job.chain, job.read)[0].close()
-    used, _ = open_at(store_path(root, "used", "fp", 1, "s", 0), job.chain, job.read)
-    assert sweep_local(root) == 2
-    assert os.listdir(root) == ["this-boot"]
-    assert sweep_local(root, keep_jobs=["kept"]) == 1
-    assert sorted(os.listdir(os.path.join(root, "this-boot"))) == ["kept", "used"]
-    assert _content(used) == job.models[-1]
-    used.close()
-    assert sweep_local(root, keep_jobs=["kept"]) == 1
-    assert sweep_local(str(tmp_path / "nowhere")) == 0
 
 
 @in_memory

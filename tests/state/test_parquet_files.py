@@ -6,7 +6,6 @@ import io
 import os
 from pathlib import Path
 from typing import BinaryIO, cast
-from zlib import crc32
 
 import pytest
 
@@ -19,7 +18,7 @@ from penstock.runtime.job import Stage
 from penstock.runtime.manifest import StateInfo, StateLayout
 from penstock.snapshots.state_file import StateWriter
 from penstock.state.files import FileIdentity, FileRef, read_entries, verify_file, write_base
-from penstock.state.key_groups import groups_of
+from penstock.state.key_groups import NEW_JOBS, KeyGroups, groups_of
 from penstock.state.layout import group_of_store_key, value_prefix
 from penstock.storage.local import LocalStorage
 
@@ -75,14 +74,14 @@ def entries(rows: int, size: int) -> dict[int, list[tuple[bytes, bytes]]]:
     found: dict[int, list[tuple[bytes, bytes]]] = {}
     for number in range(rows):
         key = b"\xcd" + number.to_bytes(2, "big")  # a MessagePack integer
-        group = crc32(key) % GROUPS
+        group = KeyGroups(GROUPS, NEW_JOBS).of(key)
         if group % 4:
             found.setdefault(group, []).append((key, (b"\x01" * size if size < 9 else os.urandom(size))))
     return found
 
 
 def written(storage: LocalStorage, groups: dict[int, list[tuple[bytes, bytes]]]) -> FileRef:
-    writer = StateWriter(storage, NAME, "0" * 32, 7, INFO, GROUPS)
+    writer = StateWriter(storage, NAME, "0" * 32, 7, INFO, KeyGroups(GROUPS, NEW_JOBS))
     for group in sorted(groups):
         writer.group(group, [key for key, _ in groups[group]], [value for _, value in groups[group]])
     file = writer.close()
@@ -146,7 +145,7 @@ def test_after_rescaling_only_the_ranges_are_read(storage: Counting, kind: str) 
         ref = write_base(storage, "state/s1/p0/1-1.base", rows, FileIdentity("job", 1, "1", 0, "1"))
     before = StateLayout(1, GROUPS, "before", {"3": INFO}, [[3]], [[[ref]]], [[{}]])
     plan = StagedPlan(stages=(Stage(index=0, steps=(), state_ids=(3,)),), rows=(), fingerprint="after")
-    layout = lay_out(plan, {"3": INFO}, before, 4, GROUPS, Term(2))
+    layout = lay_out(plan, {"3": INFO}, before, 4, before.key_groups, Term(2))
     seen = 0
     for partition in range(4):
         (part,) = layout.chains[0][partition]

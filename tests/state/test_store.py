@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import StateError
@@ -52,7 +52,6 @@ epochs = st.lists(st.dictionaries(any_keys, st.none() | st.binary(max_size=9), m
 
 
 @every_kind
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 @given(epochs, st.lists(any_keys | st.builds(lambda k, n: k[:n], any_keys, st.integers(0, 600)), max_size=6))
 def test_it_is_a_sorted_dict(
     tmp_path: Path, kind: StoreKind, deltas: list[dict[bytes, bytes | None]], probes: list[bytes]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import stat
 import time
 from datetime import timedelta
@@ -135,3 +136,90 @@ def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
         storage.create("a/b", b"2")
     storage.delete(["a/b"])
     assert not storage.exists("a/b")
+
+
+# --- links ---------------------------------------------------------------------------------------------------------------------
+
+
+def planted(tmp_path: Path) -> tuple[LocalStorage, Path]:
+    """A storage with a link below `state/` to a folder with files that look like those of a job."""
+    victim = tmp_path / "elsewhere"
+    (victim / "p0").mkdir(parents=True)
+    (victim / "p0" / "0000000001-1-1-0-0-1.delta").write_text("precious")
+    (victim / "p0" / ".tmp-1-abc").write_text("precious")
+    os.utime(victim / "p0" / ".tmp-1-abc", (0, 0))
+    storage = LocalStorage(tmp_path / "job")
+    storage.create("state/s1/p0/0000000002-1-2-0-0-1.delta", b"own")
+    (tmp_path / "job" / "state" / "s0").symlink_to(victim)
+    (tmp_path / "job" / "state" / "s1" / "p1").symlink_to(victim / "p0")
+    return storage, victim
+
+
+def test_links_below_a_folder_are_neither_listed_nor_swept(tmp_path: Path) -> None:
+    storage, victim = planted(tmp_path)
+    own = ["state/s1/p0/0000000002-1-2-0-0-1.delta"]
+    assert paths(storage, "state") == own
+    assert paths(storage) == own
+    assert paths(storage, "state/s0") == []
+    assert paths(storage, "state/s0/p0") == []
+    storage.sweep_temporary(timedelta(0))
+    storage.child("state").sweep_temporary(timedelta(0))
+    assert len(list((victim / "p0").iterdir())) == 2
+
+
+def test_nothing_is_deleted_through_a_link(tmp_path: Path) -> None:
+    storage, victim = planted(tmp_path)
+    storage.delete(["state/s0/p0/0000000001-1-1-0-0-1.delta", "state/s1/p1/0000000001-1-1-0-0-1.delta"])
+    assert (victim / "p0" / "0000000001-1-1-0-0-1.delta").read_text() == "precious"
+    storage.delete(paths(storage))
+    assert list(storage.list()) == []
+
+
+def test_a_link_to_a_file_is_deleted_and_not_the_file(tmp_path: Path) -> None:
+    storage, victim = planted(tmp_path)
+    (tmp_path / "job" / "state" / "s1" / "linked").symlink_to(victim / "p0" / ".tmp-1-abc")
+    storage.delete(["state/s1/linked"])
+    assert (victim / "p0" / ".tmp-1-abc").exists()
+    assert not (tmp_path / "job" / "state" / "s1" / "linked").is_symlink()
+
+
+def test_a_folder_of_the_storage_may_be_on_another_disk(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "state").symlink_to(disk)
+    storage = LocalStorage(tmp_path / "job")
+    storage.create("state/s0/a", b"1")
+    assert paths(storage, "state") == ["state/s0/a"]
+    storage.delete(["state/s0/a"])
+    assert paths(storage, "state") == []
+
+
+# --- whose it is ---------------------------------------------------------------------------------------------------------------
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_is_private_only_its_user_can_read(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path / "job").private()
+    storage.create("programs/a.json", b"1")
+    storage.replace("programs/a.json", b"2")
+    storage.replace("programs/b.json", b"3")
+    assert [mode(tmp_path / "job" / "programs" / name) for name in ("a.json", "b.json")] == [0o600, 0o600]
+    assert mode(tmp_path / "job" / "programs") == 0o700
+    assert pickle.loads(pickle.dumps(storage)) == storage
+
+
+@pytest.mark.parametrize(("umask", "folder"), [(0o022, 0o700), (0o077, 0o700), (0o002, 0o775), (0o007, 0o770)])
+def test_a_job_folder_is_for_its_user_unless_the_umask_lets_a_group_write(tmp_path: Path, umask: int, folder: int) -> None:
+    before = os.umask(umask)
+    try:
+        LocalStorage(tmp_path / "jobs" / "one").make_private()
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "jobs" / "one") == folder
+    os.chmod(tmp_path / "jobs" / "one", 0o755)
+    LocalStorage(tmp_path / "jobs" / "one").make_private()
+    assert mode(tmp_path / "jobs" / "one") == 0o755  # what was there stays as it is

@@ -25,7 +25,7 @@ class Process:
 
     @property
     def is_python_worker(self) -> bool:
-        return "pyspark.daemon" in self.command
+        return "pyspark.daemon" in self.command or "penstock.executors.spark.daemon" in self.command
 
 
 def look(pid: int) -> Process | None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import aggregates as agg
-from penstock import approx_distinct, avg, collect, count, stddev, top_n
+from penstock import approx_distinct, avg, collect, count, first, last, stddev, top_n
 from penstock.errors import ConfigError, PlanError
 from penstock.state.untyped import decode_untyped, encode_untyped
 from penstock.windows.aggregates import Aggregate
@@ -57,7 +57,6 @@ def same(left: Any, right: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", sorted(PYTHON))
-@settings(deadline=None)
 @given(parts=st.lists(numbers, min_size=1, max_size=4))
 def test_merged_parts_are_the_whole(name: str, parts: list[list[int | None]]) -> None:
     aggregate, plainly = PYTHON[name]
@@ -65,6 +64,24 @@ def test_merged_parts_are_the_whole(name: str, parts: list[list[int | None]]) ->
     for part in parts[1:]:
         accumulator = aggregate.merge(accumulator, held(aggregate, part))
     assert same(aggregate.result(accumulator), plainly([value for part in parts for value in part if value is not None]))
+
+
+@given(parts=st.lists(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 99)), max_size=8), min_size=1, max_size=4))
+def test_the_first_and_the_last_by_time(parts: list[list[tuple[int, int]]]) -> None:
+    whole = [pair for part in parts for pair in part]
+    for aggregate in (first("x"), last("x")):
+        accumulators = []
+        for part in parts:
+            accumulator = None
+            for pair in part:
+                accumulator = aggregate.add(accumulator, pair)
+            accumulators.append(decode_untyped(encode_untyped(accumulator)))
+        merged = accumulators[0]
+        for accumulator in accumulators[1:]:
+            merged = aggregate.merge(merged, accumulator)
+        ordered = sorted(whole, key=lambda pair: pair[0])  # stable: equal times stay in order of arrival
+        expected = None if not whole else ordered[0 if aggregate.kind == "first" else -1][1]
+        assert aggregate.result(merged) == expected
 
 
 def test_a_deviation_far_from_zero_is_not_lost() -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import GlobalWindows, SessionWindows, SlidingWindows, TimeWindow, TumblingWindows
@@ -19,7 +19,6 @@ from penstock.windows.window import GLOBAL, decode_window, encode_window
 times = st.integers(MIN_WATERMARK, MAX_WATERMARK)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(times, times).map(lambda pair: TimeWindow(*pair)), min_size=2, max_size=2))
 def test_encoded_windows_come_back_and_sort(windows: list[TimeWindow]) -> None:
     left, right = windows
@@ -34,7 +33,6 @@ def test_the_global_window_lasts_to_the_end_of_time() -> None:
     assert not TimeWindow(0, 5).is_global
 
 
-@settings(deadline=None)
 @given(
     st.integers(-(10**15), 10**15),
     st.integers(1, 50),
@@ -99,7 +97,6 @@ def test_windows_end_with_time() -> None:
     assert SessionWindows(1).assign(None, MAX_WATERMARK - 5, 0) == [TimeWindow(MAX_WATERMARK - 5, MAX_WATERMARK)]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 8)), max_size=20))
 def test_windows_merge_alike_one_by_one_and_together(starts: list[tuple[int, int]]) -> None:
     windows = [TimeWindow(start, start + size) for start, size in starts]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock import StreamEnvironment, TumblingWindows, Watermarks, count
 from penstock.ids import MAX_WATERMARK
+from penstock.state.key_groups import NEW_JOBS, KeyGroups
 from penstock.state.keys import encode_key, key_codec
 from penstock.testing import execute_inline
 from penstock.windows.columnar.chunk_state import ChunkState
@@ -72,7 +73,7 @@ class Job:
             state_id=7,
             groups=range(self.groups),
             next_due=self.due,
-            max_parallelism=self.groups,
+            key_groups=KeyGroups(self.groups, NEW_JOBS),
             index=index,
             merge=lambda chunks: merged(chunks, MEASURES),
             what="counts",

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import (
@@ -32,6 +32,8 @@ from penstock import (
     WindowAssigner,
     avg,
     count,
+    first,
+    last,
     stddev,
 )
 from penstock import aggregates as agg
@@ -113,6 +115,8 @@ class Job:
                 total=agg.sum(value),
                 least=agg.min(value),
                 most=agg.max(value),
+                earliest=first(value),
+                latest=last(value),
                 columnar=columnar,
                 name=name,
             )
@@ -188,7 +192,6 @@ def jobs(draw: st.DrawFn) -> Job:
     )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(jobs())
 def test_both_paths_are_equal(job: Job) -> None:
     assert job.run(columnar=True) == job.run(columnar=False)
@@ -231,7 +234,6 @@ def test_changed_aggregates_are_refused(assigner: WindowAssigner) -> None:
         assert row["total"] == 3
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(jobs(), st.integers(1, 4), st.integers(1, 8))
 def test_state_is_found_again_at_another_parallelism(job: Job, parallelism: int, epochs: int) -> None:
     whole = job.run(columnar=True)

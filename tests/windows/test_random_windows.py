@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import (
@@ -36,22 +34,14 @@ from penstock import (
     WindowFunction,
     collect,
     count,
+    first,
+    last,
 )
 from penstock import aggregates as agg
 from penstock.testing import End, ScriptedSource, WindowHarness, run_inline
 from tests.windows.naive import END, Case, Naive
 
 LATE: OutputTag[Any] = OutputTag("late")
-EXAMPLES = 300
-
-
-@pytest.fixture(autouse=True, scope="module")
-def in_memory() -> Iterator[None]:
-    """Thousands of small stores: not on a disk, if there is another place."""
-    before = tempfile.tempdir
-    tempfile.tempdir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else before
-    yield
-    tempfile.tempdir = before
 
 
 def ms(value: int) -> timedelta:
@@ -101,13 +91,13 @@ class Shown(WindowFunction[str, Any, Any]):
         self.whole = whole
 
     def process(self, values: list[Any], ctx: Any) -> Iterator[Any]:
-        result = [number for _, number in values] if self.whole else values[0]
+        result = [value[1] for value in values] if self.whole else values[0]
         yield (ctx.key, *ctx.window, result)
 
 
 def reduced(windowed: WindowedStream[Any, Any]) -> DataStream[Any]:
     """Associative, as it must be where windows merge, and dependent on the order."""
-    return windowed.reduce(lambda a, b: (a[0], f"{a[1]}{b[1]}"), process=Picked())
+    return windowed.reduce(lambda a, b: (a[0], f"{a[1]}{b[1]}", a[2]), process=Picked())
 
 
 class Picked(WindowFunction[str, Any, Any]):
@@ -118,25 +108,34 @@ class Picked(WindowFunction[str, Any, Any]):
 class FromRow(WindowFunction[str, Any, Any]):
     def process(self, values: list[Any], ctx: Any) -> Iterator[Any]:
         row = values[0]
-        yield (ctx.key, *ctx.window, (row["count"], row["total"], row["all"]))
+        yield (ctx.key, *ctx.window, (row["count"], row["total"], row["all"], row["earliest"], row["latest"]))
 
 
 def joined(values: list[Any]) -> str:
-    return "".join(str(number) for _, number in values)
+    return "".join(str(number) for _, number, _ in values)
+
+
+def plainly_declared(values: list[Any]) -> Any:
+    """`min` and `max` take the first of equals, and the last is the first from behind."""
+    numbers, times = [value[1] for value in values], [value[2] for value in values]
+    earliest, latest = times.index(min(times)), len(times) - 1 - times[::-1].index(max(times))
+    return len(values), sum(numbers), numbers, numbers[earliest], numbers[latest]
 
 
 Compute = tuple[Callable[[Any], DataStream[Any]], Callable[[list[Any]], Any]]
 
 COMPUTES: dict[str, Compute] = {
-    "process": (lambda w: w.process(Shown(True)), lambda values: [number for _, number in values]),
+    "process": (lambda w: w.process(Shown(True)), lambda values: [value[1] for value in values]),
     "reduce": (reduced, joined),
     "fold": (
         lambda w: w.fold([], lambda held, value: [*held, value[1]], process=Shown(False)),
-        lambda values: [number for _, number in values],
+        lambda values: [value[1] for value in values],
     ),
     "declared": (
-        lambda w: w.aggregate(count(), total=agg.sum(1), all=collect(1), process=FromRow()),
-        lambda values: (len(values), sum(n for _, n in values), [n for _, n in values]),
+        lambda w: w.aggregate(
+            count(), total=agg.sum(1), all=collect(1), earliest=first(1), latest=last(lambda record: record[1]), process=FromRow()
+        ),
+        plainly_declared,
     ),
 }
 
@@ -199,7 +198,7 @@ def naively(case: Case, compute: Callable[[list[Any]], Any], events: list[Event]
     for event in [*events, ("watermark", END)]:
         if event[0] == "records":
             for key, value, time in event[1]:
-                naive.record(key, (key, value), time)
+                naive.record(key, (key, value, time), time)
         elif event[0] == "watermark":
             naive.to_watermark(event[1])
         elif event[0] == "clock":
@@ -225,7 +224,7 @@ def really(case: Case, compute: Callable[[Any], DataStream[Any]], events: list[E
     with WindowHarness(windows, key=lambda value: value[0]) as harness:
         for event in [*events, ("watermark", END)]:
             if event[0] == "records":
-                harness.send_all([((key, value), time) for key, value, time in event[1]])
+                harness.send_all([((key, value, time), time) for key, value, time in event[1]])
             elif event[0] == "watermark":
                 harness.watermark(event[1])
             elif event[0] == "clock":
@@ -247,22 +246,13 @@ def check(case: Case, compute: str, events: list[Event]) -> None:
     assert sorted(found_late, key=repr) == sorted(wanted_late, key=repr)
 
 
-quick = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
-
-
 @pytest.mark.parametrize("compute", sorted(COMPUTES))
-@quick
 @given(case=cases(("tumbling", "sliding")), events=streams())
 def test_aligned_windows(compute: str, case: Case, events: list[Event]) -> None:
     check(case, compute, events)
 
 
 @pytest.mark.parametrize("compute", sorted(COMPUTES))
-@quick
 @given(case=cases(("session", "session", "global")), events=streams())
 def test_sessions_and_global_windows(compute: str, case: Case, events: list[Event]) -> None:
     check(case, compute, events)
@@ -302,7 +292,6 @@ class Counted(WindowFunction[str, Any, Any]):
         yield (ctx.key, *ctx.window, [value for _, value, _ in values], self.firings.value)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(case=cases(), records=in_time(), cuts=st.lists(st.integers(1, 6), min_size=1, max_size=2))
 def test_results_do_not_depend_on_the_cut(case: Case, records: list[tuple[str, int, int]], cuts: list[int]) -> None:
     case = replace(case, time="event", evictor=None)

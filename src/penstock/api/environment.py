@@ -23,7 +23,7 @@ from penstock.epochs.clock import Clock
 from penstock.epochs.executor import Executor
 from penstock.epochs.history import JobResult, Listener
 from penstock.epochs.status import StatusWriter
-from penstock.errors import ConfigError, PlanError, UserCodeError
+from penstock.errors import ConfigError, PlanError, UserCodeError, did_you_mean
 from penstock.plan.nodes import Graph
 from penstock.programs import intercept as intercept
 from penstock.programs import overrides as overrides
@@ -31,7 +31,9 @@ from penstock.programs import running
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
 from penstock.storage import open_storage
+from penstock.timing.durations import to_ms
 from penstock.timing.watermarks import Watermarks
+from penstock.tracebacks import folding
 
 T = TypeVar("T")
 
@@ -127,6 +129,7 @@ class StreamEnvironment:
 
         return explain_text(self._graph, self.config)
 
+    @folding
     def execute(
         self, *, clock: Clock | None = None, executor: Executor | None = None, listener: Listener | None = None, **settings: Any
     ) -> JobResult:
@@ -135,6 +138,11 @@ class StreamEnvironment:
         if instead is not None:
             return instead(self._with(settings))  # type: ignore[no-any-return]
         config = _configured(_configured(self._config, settings), overrides.get() or {})
+        if config.drain and not config.until_idle:
+            raise ConfigError(
+                "drain says what to do when there is nothing left to read, but the job waits for more",
+                hint="say until_idle as well, or drain the job while it runs: penstock stop JOB --drain",
+            )
         if not any(isinstance(node.definition, SinkStep) for node in self._graph):
             raise PlanError("the program writes nothing", hint="end a stream with sink_to(...), print() or execute_and_collect()")
         told = listeners.get() + ((listener,) if listener is not None else ())
@@ -152,8 +160,12 @@ class StreamEnvironment:
                 python_paths=_python_paths(),
                 program=running(self._graph, overrides.get()),
             )
-            with _hinting(config):
+            try:
                 return driver.run()
+            except UserCodeError as error:
+                if config.storage is not None:  # the epoch that failed is still there to be read
+                    error.add_note(f"to look into it: penstock replay {config.storage}@next --pdb")
+                raise
 
     def _with(self, settings: dict[str, Any]) -> StreamEnvironment:
         """The same program with other settings."""
@@ -168,14 +180,22 @@ class StreamEnvironment:
             return InlineExecutor()
         from penstock.executors.spark.executor import SparkExecutor
 
-        return SparkExecutor(config.name, config.master, config.spark_config, self._spark)
+        return SparkExecutor(
+            config.name,
+            config.master,
+            config.spark_config,
+            self._spark,
+            stall_s=to_ms(config.stall_after) / 1000,
+            close_s=to_ms(config.stop_within) / 1000,
+        )
 
 
 def _configured(config: JobConfig, settings: dict[str, Any]) -> JobConfig:
     known = {field.name for field in fields(JobConfig)}
     unknown = sorted(set(settings) - known)
     if unknown:
-        raise ConfigError(f"unknown setting {unknown[0]!r}", hint=f"known: {', '.join(sorted(known))}")
+        hints = [did_you_mean(unknown[0], known), f"known: {', '.join(sorted(known))}"]
+        raise ConfigError(f"unknown setting {unknown[0]!r}", hint="\n".join(hint for hint in hints if hint))
     return replace(config, **settings)
 
 
@@ -190,17 +210,6 @@ def _storage_uri(config: JobConfig) -> Iterator[str]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _hinting(config: JobConfig) -> Iterator[None]:
-    """A function that fails can be looked into: the epoch that failed is still to be read."""
-    try:
-        yield
-    except UserCodeError as error:
-        if config.storage is not None:
-            error.add_note(f"to look into it: penstock replay {config.storage}@next --pdb")
-        raise
 
 
 def _python_paths() -> tuple[str, ...]:

@@ -26,6 +26,7 @@ class Stopped:
     epoch: Epoch
     message: str
     savepoint: SavepointInfo | None = None
+    drained: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +79,23 @@ class Job:
         env: Planned | None = None,
         records: int | None = None,
         record: str | None = None,
+        arguments: list[str] | None = None,
+        trust: bool = False,
     ) -> Replay:
         """Run a kept epoch again, without touching the job: a number, "latest", or "next". See `penstock.snapshots.replay`."""
-        return replay(self.storage, epoch, step=step, key=key, limit=limit, app=app, env=env, records=records, record=record)
+        return replay(
+            self.storage,
+            epoch,
+            step=step,
+            key=key,
+            limit=limit,
+            app=app,
+            arguments=arguments,
+            env=env,
+            records=records,
+            record=record,
+            trust=trust,
+        )
 
     def savepoint(
         self, to: str | os.PathLike[str] | None = None, *, epoch: int | None = None, told: Told | None = None
@@ -93,21 +108,27 @@ class Job:
         return make_savepoint(self._storage, epoch, None if to is None else os.fspath(to), told=told)
 
     def stop(
-        self, *, savepoint: bool | str | os.PathLike[str] = False, timeout: float = 60.0, told: Told | None = None
+        self,
+        *,
+        savepoint: bool | str | os.PathLike[str] = False,
+        drain: bool = False,
+        timeout: float = 60.0,
+        told: Told | None = None,
     ) -> Stopped:
         """Stop the job after its current epoch; `timeout` is how many seconds its driver has to answer.
 
+        `drain`: end all time first, so that windows close and timers fire; the job is finished then, and cannot go on.
         `savepoint`: then make one of its last epoch, where `True` is below the job's storage and anything else says where to.
         """
         to = None if isinstance(savepoint, bool) else os.fspath(savepoint)
         if to is not None:
             check_free(open_storage(to))  # before the job is stopped for it
-        answer = stop_driver(self._storage, timeout)
+        answer = stop_driver(self._storage, timeout, drain=drain)
         epoch = Epoch(answer.result["epoch"])
         if savepoint is False:
-            return Stopped(epoch=epoch, message=answer.message)
+            return Stopped(epoch=epoch, message=answer.message, drained=drain)
         made = make_savepoint(self._storage, epoch, to, told=told, driven=False)
-        return Stopped(epoch=epoch, message=answer.message, savepoint=made)
+        return Stopped(epoch=epoch, message=answer.message, savepoint=made, drained=drain)
 
     def lineage(self) -> Lineage:
         """The tree of jobs, savepoints, restores and forks that the job is in, from its oldest ancestor that can be reached."""

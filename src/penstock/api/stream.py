@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from penstock.connectors.printing.sink import PrintSink
 from penstock.connectors.protocol import Sink
 from penstock.errors import PlanError
-from penstock.functions import FilterFunction, FlatMapFunction, MapFunction, OutputTag, ProcessFunction
+from penstock.functions import (
+    Call,
+    FilterFunction,
+    FlatMapFunction,
+    MapFunction,
+    OutputTag,
+    ProcessFunction,
+    call_of,
+)
 from penstock.ids import StepId
 from penstock.plan.nodes import Input
 from penstock.records import DICT_ROW, RowType
 from penstock.runtime.exchange import Exchange, no_key
+from penstock.runtime.operators.map_batches import MapBatches
 from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Definition, ErrorPolicy
 from penstock.runtime.operators.sink import SinkStep
-from penstock.runtime.operators.stateless import MapBatches, Stateless, StatelessKind
+from penstock.runtime.operators.stateless import Stateless, StatelessKind
 from penstock.runtime.operators.union import Union
+from penstock.timing.timestamps import Unit, check_unit
+from penstock.tracebacks import folding
 
 if TYPE_CHECKING:
     from penstock.api.environment import StreamEnvironment
@@ -77,22 +88,46 @@ class DataStream(Generic[T]):
         self,
         function: Callable[[Any], Any],
         *,
-        format: str = "arrow",
+        format: Literal["arrow", "pandas"] = "arrow",
         schema: type[U] | None = None,
         columns: Iterable[str] | None = None,
+        timestamp: str | None = None,
+        unit: Unit = "ms",
+        aligned: bool = False,
         name: str | None = None,
     ) -> DataStream[U]:
-        """Vectorised: the function gets a `pyarrow.RecordBatch` (or, with `format="pandas"`, a DataFrame) and returns another.
+        """Vectorised: a function of whole batches.
 
-        `columns`: the only columns the function uses; a file source then reads no others.
+        - `format`: the function gets a `pyarrow.RecordBatch`, or with `"pandas"` a DataFrame. It returns a RecordBatch, a Table,
+          a DataFrame, a list of records, or None; it may drop, reorder and repeat rows.
+        - `schema`: the type of the rows that it returns, a dataclass or the like with a field for each column it needs; dicts
+          if it is left out.
+        - `columns`: the only columns that the function gets; a file source then reads no others.
+
+        On a stream with timestamps a row keeps that of the row it came from. What says where it came from travels with it: the
+        index of a DataFrame; in a RecordBatch a last column, `_penstock_row`, which is taken out again. A function that loses it
+        (a merge, a group_by, a new table) is refused, unless
+
+        - `timestamp` names the column of the result that holds the time, whole numbers being in `unit`, or
+        - `aligned=True` promises a row for each row, in the same order: the function then sees its columns and nothing else.
         """
         if format not in ("arrow", "pandas"):
             raise PlanError(f"map_batches(format={format!r})", hint='choose "arrow" or "pandas"')
+        if isinstance(columns, str):
+            raise PlanError(f"map_batches(columns={columns!r})", hint=f"give a list: columns=[{columns!r}]")
+        if aligned and timestamp is not None:
+            raise PlanError(
+                "map_batches with both timestamp= and aligned=True", hint="times are in a column, or stay as they are"
+            )
+        check_unit(unit, timestamp)
         definition = MapBatches(
             body=function,
             as_pandas=format == "pandas",
             row=DICT_ROW if schema is None else RowType(schema),
             columns=None if columns is None else tuple(columns),
+            timestamp=timestamp,
+            unit=unit,
+            aligned=aligned,
         )
         return self._then(definition, name, "map_batches")
 
@@ -206,6 +241,7 @@ class DataStream(Generic[T]):
         """Print each record on the driver when its epoch is committed."""
         self.sink_to(PrintSink(prefix), name=name)
 
+    @folding
     def execute_and_collect(self, **settings: Any) -> list[T]:
         """Run the program and return this stream's records. For bounded input."""
         from penstock.connectors.collecting.sink import CollectSink
@@ -244,6 +280,11 @@ class _Split(ProcessFunction[Any, Any]):
 
     def __init__(self, selector: Any) -> None:
         self.selector = selector
+
+    def _function_calls(self) -> tuple[Call, ...]:
+        if isinstance(self.selector, Mapping):
+            return tuple(call_of(accepts, "accepts", "value") for accepts in self.selector.values())
+        return (call_of(self.selector, "selector", "value", several=True),)
 
     def process(self, value: Any, ctx: Any) -> None:
         if isinstance(self.selector, Mapping):

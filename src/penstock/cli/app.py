@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import platform
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
 
 import typer
 
 import penstock
 from penstock.cli.check import check_command
+from penstock.cli.clean import clean_command
 from penstock.cli.diff import diff_command
 from penstock.cli.doctor import doctor_command
 from penstock.cli.epochs import epochs_command
 from penstock.cli.explain import explain_command
 from penstock.cli.jobs import jobs_command
 from penstock.cli.lineage import lineage_command
+from penstock.cli.options import Command, ProgramCommand
+from penstock.cli.printable import PrintableFormatter, echo
 from penstock.cli.replay import replay_command
 from penstock.cli.rescale import rescale_command
 from penstock.cli.run import run_command
@@ -31,35 +37,57 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-# Options that are not ours are the program's.
-_PROGRAM = {"ignore_unknown_options": True}
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "run": run_command,
+    "explain": explain_command,
+    "replay": replay_command,
+    "check": check_command,
+    "jobs": jobs_command,
+    "epochs": epochs_command,
+    "stop": stop_command,
+    "lineage": lineage_command,
+    "rescale": rescale_command,
+    "savepoint": savepoint_command,
+    "savepoint-rewrite": savepoint_rewrite_command,
+    "state": state_command,
+    "diff": diff_command,
+    "clean": clean_command,
+    "doctor": doctor_command,
+}
 
-app.command("run", context_settings=_PROGRAM)(run_command)
-app.command("explain", context_settings=_PROGRAM)(explain_command)
-app.command("replay")(replay_command)
-app.command("check", context_settings=_PROGRAM)(check_command)
-app.command("jobs")(jobs_command)
-app.command("epochs")(epochs_command)
-app.command("stop")(stop_command)
-app.command("lineage")(lineage_command)
-app.command("rescale")(rescale_command)
-app.command("savepoint")(savepoint_command)
-app.command("savepoint-rewrite")(savepoint_rewrite_command)
-app.command("state")(state_command)
-app.command("diff")(diff_command)
-app.command("doctor")(doctor_command)
+_RUN_A_PROGRAM = ("run", "explain", "check")
+
+for _name, _function in _COMMANDS.items():
+    app.command(_name, cls=ProgramCommand if _name in _RUN_A_PROGRAM else Command)(_function)
 
 
-@app.command("version")
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        echo(f"penstock {penstock.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Stateful stream processing in Python, on Spark."""
+    if logging.lastResort is not None:  # what is logged, and nobody handles, is written to the terminal
+        logging.lastResort.setFormatter(PrintableFormatter())
+
+
+@app.command("version", cls=Command)
 def version_command() -> None:
     """The versions of Penstock and of what it stands on."""
-    typer.echo(f"penstock {penstock.__version__}")
-    typer.echo(f"python {platform.python_version()}")
+    echo(f"penstock {penstock.__version__}")
+    echo(f"python {platform.python_version()}")
     for package in ("pyspark", "pyarrow", "lmdb", "msgspec"):
         try:
-            typer.echo(f"{package} {version(package)}")
+            echo(f"{package} {version(package)}")
         except PackageNotFoundError:
-            typer.echo(f"{package} is not installed")
+            echo(f"{package} is not installed")
 
 
 def main() -> None:

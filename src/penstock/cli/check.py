@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.printable import echo
 from penstock.cli.problems import clean_errors
+from penstock.cli.tables import console_for, print_table
 from penstock.programs import within
 from penstock.snapshots.preflight import Preflight, check
 
@@ -20,7 +22,9 @@ _STYLES = {"incompatible": "bold red", "dropped": "red", "removed": "red", "migr
 def check_command(
     program: Annotated[str, typer.Argument(metavar="APP.py", help="The program.")],
     against: Annotated[str, typer.Option(metavar="SAVEPOINT|JOB|JOB@EPOCH", help="What it is to go on from.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="The program's own arguments.")] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="The program's own arguments; its options go behind --.")
+    ] = None,
     allow_dropped_state: Annotated[
         bool, typer.Option("--allow-dropped-state", help="State that the program does not claim may be lost.")
     ] = False,
@@ -32,9 +36,9 @@ def check_command(
         settings = {"allow_dropped_state": True} if allow_dropped_state else {}
         report = within(lambda env: check(env, against, **settings), program, arguments or [])
     if as_json:
-        typer.echo(json.dumps(report.data(), indent=2))
+        echo(json.dumps(report.data(), indent=2))
     else:
-        _show(report, Console(highlight=False))
+        _show(report, console_for())
     if report.refused:
         raise typer.Exit(1)
 
@@ -48,7 +52,7 @@ def _show(report: Preflight, console: Console) -> None:
         table.add_row(state.step, state.name, Text(state.verdict, _STYLES.get(state.verdict, "")), "\n".join(state.why))
     for source in report.sources:
         table.add_row(source.step, "(source)", Text(source.verdict, _STYLES.get(source.verdict, "")), source.why)
-    console.print(table)
+    print_table(console, table, prose=("why",))
     for problem in report.problems:
         console.print(Text(f"refused: {problem}", "red"), soft_wrap=True)
     if not report.refused:

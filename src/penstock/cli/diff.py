@@ -10,8 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.printable import echo
 from penstock.cli.problems import clean_errors
 from penstock.cli.showing import as_json, shown
+from penstock.cli.tables import console_for, print_table
 from penstock.snapshots.comparing import SnapshotDiff, diff
 from penstock.snapshots.output_diff import OutputDiff, diff_output
 
@@ -26,20 +28,20 @@ def diff_command(
     trace: Annotated[bool, typer.Option("--trace", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Compare two snapshots: per state, what was added, removed and changed from A to B."""
-    console = Console(highlight=False)
+    console = console_for()
     with clean_errors(trace=trace):
         if output:
             outputs = diff_output(a, b, examples=examples)
             same = all(one.equal for one in outputs)
             if as_json_:
-                typer.echo(as_json([asdict(one) for one in outputs], indent=2))
+                echo(as_json([asdict(one) for one in outputs], indent=2))
             else:
                 _print_output(console, outputs)
         else:
             found = diff(a, b, examples=examples)
             same = found.same
             if as_json_:
-                typer.echo(as_json({**asdict(found), "same": found.same}, indent=2))
+                echo(as_json({**asdict(found), "same": found.same}, indent=2))
             else:
                 _print(console, found)
     if exit_code and not same:
@@ -59,7 +61,7 @@ def _print(console: Console, found: SnapshotDiff) -> None:
         for state in differing:
             counts = [f"{count:,}" for count in (state.added, state.removed, state.changed, state.unchanged)]
             table.add_row(state.step, state.name, state.kind, *counts, f"only in {state.only}" if state.only else state.note)
-        console.print(table)
+        print_table(console, table, prose=("note",))
         same = len(found.states) - len(differing)
         if same:
             console.print(f"{same} more {'is' if same == 1 else 'are'} the same")
@@ -87,7 +89,7 @@ def _print_output(console: Console, outputs: list[OutputDiff]) -> None:
     for one in outputs:
         missing = f" (not in {'B' if one.only == 'A' else 'A'})" if one.only else ""
         table.add_row(one.sink + missing, f"{one.same:,}", f"{one.only_a:,}", f"{one.only_b:,}")
-    console.print(table)
+    print_table(console, table)
     for one in outputs:
         if one.examples_a or one.examples_b:
             console.print(f"\n{one.sink}", style="bold")

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.tables import console_for, print_table
+from penstock.epochs.strays import stray_names
 from penstock.errors import AlreadyExistsError, PenstockError
+from penstock.executors.spark.java import find_java
+from penstock.executors.spark.starting import check_scripts, requirement
 from penstock.state.local import default_root
 from penstock.storage import open_storage
 
@@ -33,11 +36,16 @@ class Finding:
     remedy: str = ""
 
 
+_NO_REMEDY = "this is not a problem that Penstock knows: what was found says what failed"
+
 Check = Callable[[], Iterable[Finding]]
 
 
 def doctor_command(
-    storage: Annotated[str | None, typer.Option(help="The storage to check; without it a temporary folder.")] = None,
+    place: Annotated[
+        str | None, typer.Argument(metavar="[STORAGE]", help="The storage to check; without it a temporary folder.")
+    ] = None,
+    storage: Annotated[str | None, typer.Option(help="The same, as an option.")] = None,
     master: Annotated[str | None, typer.Option(help="The Spark to check, for example spark://host:7077.")] = None,
     local_dir: Annotated[str | None, typer.Option(help="Where local state will be kept.")] = None,
     spark: Annotated[bool, typer.Option(help="Start Spark and look at its workers.")] = True,
@@ -47,23 +55,40 @@ def doctor_command(
         ("Python", check_python),
         ("packages", check_packages),
         ("Java", check_java),
-        ("storage", lambda: check_storage(storage)),
+        ("storage", lambda: check_storage(place or storage)),
+        ("names", lambda: check_names(place or storage)),
         ("local state", lambda: check_local_state(local_dir)),
     ]
     if spark:
-        checks.append(("Spark", lambda: check_spark(master)))
+        checks.append(("Spark's scripts", check_spark_scripts))
     found = list(run_checks(checks))
+    if spark:
+        found += spark_after(found, lambda: check_spark(master))
     table = Table()
     for column in ("check", "", "found", "what to do"):
         table.add_column(column, overflow="fold")
     for one in found:
         verdict = Text("ok", style="green") if one.ok else Text("problem", style="bold red")
         table.add_row(one.check, verdict, Text(one.found), Text(one.remedy))
-    console = Console(highlight=False)
-    console.print(table)
+    console = console_for()
+    print_table(console, table, prose=("found", "what to do"))
     if not all(one.ok for one in found):
         raise typer.Exit(1)
     console.print("Everything a job needs is here.")
+
+
+NEEDED_BY_SPARK = ("pyspark", "Java", "Spark's scripts")
+
+
+def spark_after(found: list[Finding], check: Check) -> list[Finding]:
+    """Spark is started only where it can: what is missing has been found, and has a remedy of its own."""
+    missing = [one.check for one in found if not one.ok and one.check in NEEDED_BY_SPARK]
+    if missing:
+        names = " and ".join(missing)
+        return [
+            Finding("Spark", False, f"not started, for want of {names}", f"first do what is said about {names}, then check again")
+        ]
+    return list(run_checks([("Spark", check)]))
 
 
 def run_checks(checks: list[tuple[str, Check]]) -> Iterator[Finding]:
@@ -74,7 +99,7 @@ def run_checks(checks: list[tuple[str, Check]]) -> Iterator[Finding]:
         except PenstockError as error:
             yield Finding(name, False, f"{error.what}\n{error.detail}".rstrip(), error.hint)
         except Exception as error:
-            yield Finding(name, False, f"{type(error).__name__}: {error}", "see the message")
+            yield Finding(name, False, f"{type(error).__name__}: {error}", _NO_REMEDY)
 
 
 def check_python() -> Iterator[Finding]:
@@ -87,17 +112,20 @@ def check_packages() -> Iterator[Finding]:
         try:
             module = importlib.import_module(name)
         except Exception as error:
-            yield Finding(name, False, f"cannot be imported: {error}", f"pip install {name}")
+            again = f"{sys.executable} -m pip install --force-reinstall '{requirement(name)}'"
+            yield Finding(name, False, f"cannot be imported: {error}", again)
         else:
             version = getattr(module, "__version__", "")
             yield Finding(name, True, version if isinstance(version, str) else "")
 
 
 def check_java() -> Iterator[Finding]:
-    from penstock.executors.spark.java import find_java
-
     java = find_java()
     yield Finding("Java", True, f"{java.version}, from {java.origin}: {java.path}")
+
+
+def check_spark_scripts() -> Iterator[Finding]:
+    yield Finding("Spark's scripts", True, f"can be run, in {check_scripts()}")
 
 
 def check_storage(uri: str | None) -> Iterator[Finding]:
@@ -126,6 +154,18 @@ def check_storage(uri: str | None) -> Iterator[Finding]:
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+SHOWN_NAMES = 10
+
+
+def check_names(uri: str | None) -> Iterator[Finding]:
+    """What lies in a job's storage, or in a sink's folder, and is not Penstock's: harmless, but not for ever unexplained."""
+    strays = stray_names(open_storage(uri)) if uri is not None else []
+    if strays:
+        more = len(strays) - SHOWN_NAMES
+        names = ", ".join(map(ascii, strays[:SHOWN_NAMES])) + (f" and {more} more" if more > 0 else "")
+        yield Finding("names", True, f"{len(strays)} not Penstock's, and passed over: {names}", "remove what nobody needs")
 
 
 def check_local_state(local_dir: str | None) -> Iterator[Finding]:

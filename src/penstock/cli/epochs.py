@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.printable import echo
 from penstock.cli.problems import clean_errors
 from penstock.cli.progress import duration, size
+from penstock.cli.showing import moment
+from penstock.cli.tables import console_for, print_table
 from penstock.snapshots.kept import KeptEpoch, list_epochs
 from penstock.storage import open_storage
 
@@ -26,11 +27,11 @@ def epochs_command(
     with clean_errors(trace=trace):
         found = list_epochs(open_storage(job))
     if as_json:
-        typer.echo(json.dumps([kept.describe() for kept in found], indent=2))
+        echo(json.dumps([kept.describe() for kept in found], indent=2))
     elif not found:
-        typer.echo("no epoch is committed yet")
+        echo("no epoch is committed yet")
     else:
-        Console(highlight=False).print(_table(found))
+        print_table(console_for(), _table(found), prose=("notes",))
 
 
 def _table(found: list[KeptEpoch]) -> Table:
@@ -53,7 +54,7 @@ def _table(found: list[KeptEpoch]) -> Table:
             "-" if unknown else f"{kept.records:,}",
             "-" if unknown else size(kept.own_bytes),
             "-" if unknown else size(kept.shared_bytes),
-            *(["-" if kept.watermark_ms is None else _moment(kept.watermark_ms)] if timed else []),
+            *(["-" if kept.watermark_ms is None else moment(kept.watermark_ms)] if timed else []),
             *([_notes(kept)] if noted else []),
         )
     return table
@@ -67,14 +68,7 @@ def _notes(kept: KeptEpoch) -> str:
         f"started from {kept.restored_from}" if kept.restored_from and not itself else "",
         f"went back to epoch {kept.back_to}" if went_back else "",
         kept.repair.partition(":")[0],
-        "finished" if kept.finished else "",
+        "drained" if kept.drained is not None else "finished" if kept.finished else "",
         "pinned" if kept.pinned else "",
     ]
     return ", ".join(filter(None, notes))
-
-
-def _moment(ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return str(ms)

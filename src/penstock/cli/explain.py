@@ -7,14 +7,18 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.printable import echo
 from penstock.cli.problems import clean_errors
 from penstock.plan.explain import explain_data, explain_text
 from penstock.programs import within
+from penstock.redaction import redact_data, redact_text
 
 
 def explain_command(
     program: Annotated[str, typer.Argument(metavar="APP.py", help="The program.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="The program's own arguments.")] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="The program's own arguments; its options go behind --.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     parallelism: Annotated[int | None, typer.Option(help="Partitions of each stage.")] = None,
     trace: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
@@ -24,6 +28,6 @@ def explain_command(
     with clean_errors(trace=trace):
         graph, config = within(lambda env: (env.graph, env.config), program, arguments or [], settings=settings)
         if as_json:
-            typer.echo(json.dumps(explain_data(graph, config), indent=2))
+            echo(json.dumps(redact_data(explain_data(graph, config)), indent=2))
         else:
-            typer.echo(explain_text(graph, config), nl=False)
+            echo(redact_text(explain_text(graph, config)), nl=False)

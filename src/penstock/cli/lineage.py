@@ -7,16 +7,15 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 from rich.tree import Tree
 
 from penstock.api.job import Job
+from penstock.cli.printable import PrintableConsole, echo
 from penstock.cli.problems import clean_errors
+from penstock.cli.tables import WIDEST
 from penstock.epochs.lineage import Lineage, Note
-
-_WIDEST = 10_000
-"""A tree is cut at the console's width; nothing of a place may be."""
+from penstock.redaction import redact_data
 
 
 def lineage_command(
@@ -29,30 +28,31 @@ def lineage_command(
         handle = Job(job)
         found = handle.lineage()
         if as_json:
-            typer.echo(json.dumps(found.describe(), indent=2))
+            echo(json.dumps(redact_data(found.describe()), indent=2))
             return
         tree = Tree(_job(found, handle.storage))
         _grow(tree, found, handle.storage)
-        Console(highlight=False, width=_WIDEST).print(tree, soft_wrap=True)
+        # A tree is cut at the console's width; nothing of a place may be.
+        PrintableConsole(width=WIDEST).print(tree, soft_wrap=True)
 
 
 def _grow(tree: Tree, lineage: Lineage, asked: str) -> None:
     """Notes in the order of their making."""
     for note in sorted([*lineage.restores, *lineage.savepoints], key=lambda note: note.made_ms):
         if note.kind == "savepoint":
-            tree.add(f"savepoint of epoch {note.epoch}, {_when(note)}: {escape(note.place)}")
+            tree.add(f"savepoint of epoch {note.epoch}, {_when(note)}: {note.place}")
         else:
-            tree.add(f"started from epoch {note.epoch}, as epoch {note.at}, {_when(note)}: {escape(note.place)}")
+            tree.add(f"started from epoch {note.epoch}, as epoch {note.at}, {_when(note)}: {note.place}")
     for note, child in lineage.forks:
-        branch = tree.add(f"fork of epoch {note.epoch}, {_when(note)}: {_job(child, asked)}")
+        branch = tree.add(Text(f"fork of epoch {note.epoch}, {_when(note)}: ") + _job(child, asked))
         _grow(branch, child, asked)
 
 
-def _job(lineage: Lineage, asked: str) -> str:
-    name = f"[bold]{escape(lineage.name)}[/bold]" if lineage.storage == asked else escape(lineage.name)
+def _job(lineage: Lineage, asked: str) -> Text:
+    name = Text(lineage.name, "bold" if lineage.storage == asked else "")
     if not lineage.reachable:
-        return f"{name}, {escape(lineage.storage)}: not there any more, or cannot be read"
-    return f"{name}, {escape(lineage.storage)}: epoch {lineage.epoch if lineage.epoch is not None else '-'}"
+        return name + Text(f", {lineage.storage}: not there any more, or cannot be read")
+    return name + Text(f", {lineage.storage}: epoch {lineage.epoch if lineage.epoch is not None else '-'}")
 
 
 def _when(note: Note) -> str:

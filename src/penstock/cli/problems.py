@@ -1,4 +1,4 @@
-"""Errors as people should see them: what, detail, hint; a traceback only when asked for."""
+"""Errors as people should see them: what, detail, hint; a traceback only when asked for. Secrets are masked."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import traceback
 from collections.abc import Iterator
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.panel import Panel
 from rich.text import Text
 
+from penstock.cli.tables import console_for
 from penstock.errors import PenstockError
+from penstock.redaction import redact_text
 
-errors = Console(stderr=True, highlight=False)
+errors = console_for(stderr=True)
 
 
 @contextlib.contextmanager
@@ -28,14 +30,13 @@ def clean_errors(*, trace: bool = False) -> Iterator[None]:
 
 def show_problem(error: PenstockError, *, trace: bool = False) -> None:
     if trace:
-        errors.print(Text("".join(traceback.format_exception(error))), soft_wrap=True)
-    parts = [Text(error.what, style="bold")]
+        errors.print(Text(redact_text("".join(traceback.format_exception(error)))), soft_wrap=True)
+    parts = [Text(redact_text(error.what), style="bold")]
     if error.detail:
-        parts.append(Text(error.detail))
-    # Among the notes is the worker's traceback.
-    parts += [Text(note) for note in getattr(error, "__notes__", ()) if trace or "Traceback (most recent" not in note]
+        parts.append(Text(redact_text(error.detail)))
+    parts += [Text(redact_text(note)) for note in getattr(error, "__notes__", ())]  # among them the function's traceback
     if error.hint:
-        parts.append(Text(f"hint: {error.hint}", style="green"))
+        parts.append(Text(f"hint: {redact_text(error.hint)}", style="green"))
     if errors.is_terminal:
         errors.print(Panel(Group(*parts), title=_title(error), title_align="left", border_style="red"))
     else:  # a log: one thing per line, nothing cut

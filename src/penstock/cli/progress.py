@@ -12,16 +12,24 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from penstock.api.signals import AT_ONCE, NOTICE, Interrupted
+from penstock.cli.showing import moment
+from penstock.cli.tables import console_for, print_table
 from penstock.epochs.history import EpochRecord, JobResult
+from penstock.epochs.rates import RecentRate
+from penstock.runtime.left_out import LeftOut
 
-WINDOW_S = 5.0
-"""Rates are averages over so many seconds."""
+HISTORICAL_S = 86_400.0
+"""Data that is older than this is history: how far event time is behind the clock says nothing, where it is does."""
+
+SILENT_S = 5.0
+"""When no epoch was committed for longer than that, it is shown when the last one was."""
 
 WIDE = 115
 """Columns of a terminal that the table needs beside one another; on a narrower one its rows go below each other."""
@@ -31,7 +39,7 @@ class Progress:
     """A `RunListener` that shows what it hears."""
 
     def __init__(self, console: Console | None = None, *, summary: bool = True) -> None:
-        self._console = console or Console(stderr=True, highlight=False)
+        self._console = console or console_for(stderr=True)
         self._summary = summary
         self._live: Live | None = None
         self._warnings = _Warnings(self)
@@ -39,13 +47,16 @@ class Progress:
 
     def _reset(self, name: str) -> None:
         self._name = name
-        self._began = self._printed = time.monotonic()
-        self._recent: deque[tuple[float, int]] = deque()
+        self._began = self._printed = self._heard = time.monotonic()
+        self._rate = RecentRate()
+        self._unsaid = False
         self._seconds: deque[float] = deque(maxlen=10_000)
         self._last: EpochRecord | None = None
-        self._epochs = self._records_in = self._records_out = self._hits = self._rebuilt = self._skipped = 0
+        self._epochs = self._records_in = self._records_out = self._hits = self._rebuilt = 0
+        self._left_out = LeftOut()
         self._state: int | None = None
         self.restarts = 0
+        self._stopping = False
 
     # --- what it hears -----------------------------------------------------------------------------------------------------
 
@@ -77,22 +88,27 @@ class Progress:
                 self._live.start()
 
     def __call__(self, record: EpochRecord) -> None:
-        now = time.monotonic()
+        now = self._heard = time.monotonic()
         self._last = record
         self._epochs += 1
         self._records_in += record.records_in
         self._records_out += record.records_out
         self._hits += record.local_hits
         self._rebuilt += record.rebuilt
-        self._skipped += record.skipped
+        of_epoch = LeftOut(
+            shed=record.shed,
+            estimated=record.left_out.estimated,
+            late=record.late,
+            skipped=record.skipped,
+            dead_letters=record.dead_letters,
+        )
+        self._left_out = self._left_out.plus(of_epoch)
         self._state = self._state if record.state_entries is None else record.state_entries
         self._seconds.append(record.seconds)
-        self._recent.append((now, record.records_in))
-        while self._recent[0][0] < now - WINDOW_S:
-            self._recent.popleft()
+        self._rate.add(now, record.records_in, record.seconds)
+        self._unsaid = True
         if self._live is None and now - self._printed >= 1:
-            self._printed = now
-            self.say(", ".join(f"{what} {value}" for what, value in self._facts()))
+            self._say_facts()
 
     def starting(self, lines: list[str]) -> None:
         for line in lines:
@@ -106,15 +122,29 @@ class Progress:
     def standing_by(self, name: str, text: str) -> None:
         self.say(f"{name}: {text}")
 
+    def stopping(self) -> None:
+        self._stopping = True
+
+    def stopped(self, text: str) -> None:
+        self.say(text)
+
     def ended(self, result: JobResult | None, error: BaseException | None) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
         logging.getLogger("penstock").removeHandler(self._warnings)
+        if isinstance(error, Interrupted):
+            self.say(AT_ONCE)
         if result is not None:
             self.restarts = result.restarts
-            if self._summary:
-                self._summarise(result)
+        if self._unsaid and (result is None or not self._console.is_terminal):  # how far it came is not lost with the table
+            self._say_facts()
+        if result is not None and self._summary:
+            self._summarise(result)
+
+    def _say_facts(self) -> None:
+        self._printed, self._unsaid = time.monotonic(), False
+        self.say(", ".join(f"{what} {value}" for what, value in self._facts()))
 
     def say(self, text: str, style: str = "") -> None:
         console = self._console if self._live is None else self._live.console
@@ -125,22 +155,25 @@ class Progress:
     def _facts(self) -> list[tuple[str, str]]:
         record = self._last
         assert record is not None
-        lag = None if record.watermark_ms is None else (record.committed_ms - record.watermark_ms) / 1000
         return [
             ("epoch", f"{record.epoch:,}"),
-            ("records/s", f"{self._rate():,.0f}"),
+            ("records/s", f"{self._rate.at(time.monotonic()):,.0f}"),
             ("latency", duration(record.seconds)),
-            ("watermark lag", "-" if lag is None else duration(lag)),
+            event_time(record),
             ("state entries", "-" if self._state is None else f"{self._state:,}"),
             ("local hits", percent(self._hits, self._hits + self._rebuilt)),
             ("restarts", str(self.restarts)),
             ("records in", f"{self._records_in:,}"),
             ("records out", f"{self._records_out:,}"),
+            *self._left_out.described().items(),
+            *([("last epoch", f"{duration(silent)} ago")] if (silent := time.monotonic() - self._heard) > SILENT_S else []),
         ]
 
     def _render(self) -> RenderableType:
-        if self._last is None:
-            return self._spinner
+        shown = self._spinner if self._last is None else self._table()
+        return Group(shown, Text(NOTICE)) if self._stopping else shown
+
+    def _table(self) -> Table:
         table = Table(title=f"{self._name}, {duration(time.monotonic() - self._began)}", title_justify="left", expand=False)
         facts = self._facts()
         if self._console.width < WIDE:
@@ -153,32 +186,27 @@ class Progress:
         table.add_row(*(value for _, value in facts))
         return table
 
-    def _rate(self) -> float:
-        """Records a second over the last seconds, the first of them not counted: it says when counting began."""
-        if not self._recent:
-            return 0.0
-        since = max(self._began, time.monotonic() - WINDOW_S)
-        return sum(n for _, n in self._recent) / max(time.monotonic() - since, 0.001)
-
     def _summarise(self, result: JobResult) -> None:
         took = time.monotonic() - self._began
         seconds = sorted(self._seconds)
-        outcome = "finished: all input is processed" if result.finished else f"stopped after epoch {result.last_epoch or '-'}"
-        rows = [
-            ("outcome", outcome),
-            ("epochs", f"{result.epochs:,}"),
-            ("records in, out", f"{result.records_in:,}, {result.records_out:,}"),
-            ("time", f"{duration(took)}, {result.records_in / max(took, 0.001):,.0f} records/s from start to end"),
-            ("latency", f"median {duration(at(seconds, 0.5))}, 99% within {duration(at(seconds, 0.99))}" if seconds else "-"),
-            ("local hits", percent(self._hits, self._hits + self._rebuilt)),
-            ("restarts", str(result.restarts)),
-            ("skipped records", f"{self._skipped:,}"),
-            ("storage", result.storage),
-        ]
+        rows = dict(result.rows())
+        storage = rows.pop("storage")
+        rows["time"] = f"{duration(took)}, {result.records_in / max(took, 0.001):,.0f} records/s from start to end"
+        rows["latency"] = f"median {duration(at(seconds, 0.5))}, 99% within {duration(at(seconds, 0.99))}" if seconds else "-"
+        rows["local hits"] = percent(self._hits, self._hits + self._rebuilt)
+        rows["storage"] = storage
         table = Table(title=f"job {result.name}", title_justify="left", show_header=False)
-        for what, value in rows:
-            table.add_row(what, Text(value, overflow="fold"))
-        self._console.print(table)
+        for what, value in rows.items():
+            table.add_row(what, Text(value))
+        print_table(self._console, table)
+
+
+def event_time(record: EpochRecord) -> tuple[str, str]:
+    """How far event time is behind the clock; of old data (and of times that are no dates), where it is. Pure."""
+    if record.watermark_ms is None:
+        return "watermark lag", "-"
+    lag = (record.committed_ms - record.watermark_ms) / 1000
+    return ("event time", moment(record.watermark_ms)) if abs(lag) > HISTORICAL_S else ("watermark lag", duration(lag))
 
 
 class _Warnings(logging.Handler):

@@ -8,10 +8,11 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from penstock.cli.printable import echo
 from penstock.cli.problems import clean_errors, errors
 from penstock.cli.replay_view import show_list, show_replay
+from penstock.cli.tables import console_for
 from penstock.errors import ConfigError
 from penstock.snapshots import Replay, replay, replayable
 from penstock.snapshots.replaying.choice import parse_target, read_job
@@ -31,9 +32,21 @@ def replay_command(
         ),
     ],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Other arguments for the program than it was run with.")
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="The program's arguments; its options go behind --.")
     ] = None,
-    app: Annotated[str | None, typer.Option(metavar="APP.py", help="The program, if not the one that wrote the epoch.")] = None,
+    app: Annotated[
+        str | None,
+        typer.Option(
+            "--app",
+            "--program",
+            metavar="APP.py",
+            help="The program. Without it: the one that wrote the epoch, if it is below the current folder, unchanged.",
+        ),
+    ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Run the program that the storage names, with its arguments; load pickled state."),
+    ] = False,
     step: Annotated[str | None, typer.Option(help="Look closely at this step.")] = None,
     key: Annotated[str | None, typer.Option(help="Only what concerns this key: a Python literal, or text.")] = None,
     debug: Annotated[
@@ -64,6 +77,7 @@ def replay_command(
             "limit": (LIMIT if close else 1000 if as_json else 0) if limit is None else limit or None,
             "app": app,
             "arguments": arguments or None,
+            "trust": trust,
             "records": records,
             "record": record,
         }
@@ -76,9 +90,9 @@ def replay_command(
             errors.print("ended in the debugger; the job is as it was")
             return
     if as_json:
-        typer.echo(json.dumps(replayed.to_json(), indent=1, ensure_ascii=False))
+        echo(json.dumps(replayed.to_json(), indent=1, ensure_ascii=False))
     else:
-        show_replay(Console(highlight=False), replayed, step=step, key=key, trace=trace)
+        show_replay(console_for(), replayed, step=step, key=key, trace=trace)
         if debugger is not None and not debugger.stopped:
             errors.print(_never_stopped(replayed, step, key), soft_wrap=True)
     if replayed.failure is not None or replayed.reproduced is False:

@@ -9,19 +9,18 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.printable import echo
+from penstock.cli.replay_changes import changed_text, lists_text, unchanged_text, value_text
+from penstock.cli.tables import console_for, print_table
 from penstock.ids import MAX_WATERMARK
 from penstock.runtime.manifest import EpochInput
 from penstock.snapshots import Replay, Replayable, StepReplay
 from penstock.snapshots.replaying.choice import spans
 from penstock.snapshots.replaying.result import ABSENT, NO_KEY, Difference, Event, StateChange, Verdict
-
-LONG = 600
-"""So much of a value is shown."""
 
 _DATES_FROM = 10_000_000_000
 """Smaller times are no dates but counts, as in tests."""
@@ -40,7 +39,7 @@ def show_replay(console: Console, replay: Replay, *, step: str | None, key: str 
     for note in replay.notes:
         console.print(Text(f"note: {note}", style="yellow"))
     if step is None and key is None:
-        console.print(summary_table(replay))
+        print_table(console, summary_table(replay))
     else:
         for one in replay.steps.values():
             if one.step == step or (step is None and one.keyed and (one.events or one.changes)):
@@ -86,7 +85,7 @@ def show_step(console: Console, step: StepReplay, key: str | None) -> None:
     if step.left_out:
         console.print(Text(f"  and {step.left_out:,} more: --limit", style="dim"))
     if step.changes:
-        console.print(changes_table(step.changes))
+        print_table(console, changes_table(step.changes), prose=("before", "after"))
     if step.changes_left_out:
         console.print(Text(f"  and {step.changes_left_out:,} more changes of state: --limit", style="dim"))
 
@@ -114,9 +113,9 @@ def event_lines(event: Event, *, one_key: bool) -> Iterator[Text]:
         yield _plain("timer", f"{'deleted' if timer.deleted else 'set'} for {timer.domain} time {moment(timer.time)}", "blue")
     for name, before, after in state_steps(event):
         if before is after:
-            yield _plain("state", f"{name} = {value_text(after)}", "dim yellow")
+            yield _plain("state", f"{name} = {unchanged_text(after)}", "dim yellow")
         else:
-            yield _plain("state", f"{name}: {value_text(before)} → {value_text(after)}", "yellow")
+            yield _plain("state", f"{name}: {' → '.join(changed_text(before, after))}", "yellow")
     if event.error is not None:
         yield _plain("raised", event.error, "bold red")
 
@@ -151,13 +150,9 @@ def before_and_after(change: StateChange) -> tuple[str, str]:
             value_text(before) if before is ABSENT else moment(before),
             value_text(after) if after is ABSENT else moment(after),
         )
-    if isinstance(before, list) and isinstance(after, list) and change.kind == "list" and after[: len(before)] == before:
-        return _count(before), f"the same and {value_text(after[len(before) :])}"
-    return value_text(before), value_text(after)
-
-
-def _count(elements: list[Any]) -> str:
-    return "1 element" if len(elements) == 1 else f"{len(elements):,} elements"
+    if change.kind == "list" and isinstance(before, list) and isinstance(after, list) and after[: len(before)] == before:
+        return lists_text(before, after)
+    return changed_text(before, after)
 
 
 def _show_failure(console: Console, replay: Replay, trace: bool) -> None:
@@ -225,17 +220,17 @@ def _difference(difference: Difference) -> Text:
 def show_list(name: str, found: list[Replayable], *, as_json: bool) -> None:
     """The epochs that can be replayed."""
     if as_json:
-        typer.echo(json.dumps([{**asdict(one), "inputs": [given.epoch for given in one.inputs]} for one in found], indent=1))
+        echo(json.dumps([{**asdict(one), "inputs": [given.epoch for given in one.inputs]} for one in found], indent=1))
         return
     if not found:
-        typer.echo(f"no epoch of {name} can be replayed: an epoch and the one before it must be kept (keep=)")
+        echo(f"no epoch of {name} can be replayed: an epoch and the one before it must be kept (keep=)")
         return
     table = Table(title=f"epochs of {name} that can be replayed", title_justify="left")
     for column in ("epoch", "committed", "records in", "program"):
         table.add_column(column, justify="right" if column in ("epoch", "records in") else "left")
     for one in found:
         table.add_row(_epochs(one.inputs), moment(one.created_ms), f"{one.records_in:,}", one.program or "-")
-    Console(highlight=False).print(table)
+    print_table(console_for(), table)
 
 
 def _epochs(inputs: tuple[EpochInput, ...]) -> str:
@@ -248,11 +243,6 @@ def _line(what: str, value: Any, style: str, after: str = "") -> Text:
 
 def _plain(what: str, text: str, style: str) -> Text:
     return Text(f"      {what:<6} ", style="dim").append(text, style)
-
-
-def value_text(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= LONG else f"{text[:LONG]}…"
 
 
 def moment(time: Any) -> str:

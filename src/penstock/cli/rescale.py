@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from penstock.api.job import Job
+from penstock.cli.printable import echo
 from penstock.cli.problems import clean_errors, errors
 
 
@@ -24,4 +25,4 @@ def rescale_command(
         handle = Job(job)
         with errors.status(f"{handle.name}: finishing its epoch, and going on with {parallelism} partitions"):
             done = handle.rescale(parallelism, timeout=timeout)
-        typer.echo(json.dumps(asdict(done), indent=2) if as_json else done.message)
+        echo(json.dumps(asdict(done), indent=2) if as_json else done.message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import shlex
 import sys
 import traceback
 from datetime import timedelta
@@ -14,18 +15,22 @@ import typer
 
 from penstock import programs
 from penstock.api.environment import listeners, overrides
+from penstock.api.signals import INTERRUPTED, Interrupted
+from penstock.cli.printable import echo
 from penstock.cli.problems import clean_errors, errors
 from penstock.cli.program import run_program
 from penstock.cli.progress import Progress
-from penstock.epochs.going_back import confirm
-from penstock.errors import PenstockError, RepeatedOutputError
+from penstock.errors import PenstockError
+from penstock.invocation import command, confirm
+from penstock.redaction import redact_arguments
+from penstock.tracebacks import showing_whole
 
 
 def run_command(
     program: Annotated[str, typer.Argument(metavar="APP.py", help="The program.")],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ARGS]...", help="The program's own arguments; after -- also those that look like ours."),
+        typer.Argument(metavar="[ARGS]...", help="The program's own arguments; its options go behind --."),
     ] = None,
     storage: Annotated[
         str | None, typer.Option(help="Where state and progress are kept: a folder, or s3://bucket/prefix.")
@@ -33,6 +38,10 @@ def run_command(
     parallelism: Annotated[int | None, typer.Option(help="Partitions of each stage.")] = None,
     master: Annotated[str | None, typer.Option(help="Spark's master, for example local[4,4] or spark://host:7077.")] = None,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when there is nothing left to read.")] = False,
+    drain: Annotated[
+        bool,
+        typer.Option("--drain", help="With --until-idle: then end all time. Windows close, timers fire; the job cannot go on."),
+    ] = False,
     name: Annotated[str | None, typer.Option(help="The job's name.")] = None,
     executor: Annotated[str | None, typer.Option(help="spark, or inline: in this process, without Spark.")] = None,
     guarantee: Annotated[str | None, typer.Option(help="exactly-once, at-least-once or at-most-once.")] = None,
@@ -58,6 +67,9 @@ def run_command(
     standby: Annotated[
         bool, typer.Option("--standby", help="Wait until the job's driver dies or hangs, then take over.")
     ] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Take the job over from a driver that runs it: that one fails.")
+    ] = False,
     lease: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="How long a driver may give no sign of life; 10 unless told.")
     ] = None,
@@ -82,6 +94,7 @@ def run_command(
         "parallelism": parallelism,
         "master": master,
         "until_idle": until_idle or None,
+        "drain": drain or None,
         "name": name,
         "executor": executor,
         "guarantee": guarantee,
@@ -94,23 +107,43 @@ def run_command(
         "restore_again": again or None,
         "trust": trust or None,
         "standby": standby or None,
+        "take_over": take_over or None,
         "mirror": mirror,
         "force": force or None,
         "lease": None if lease is None else timedelta(seconds=lease),
     }
+    line = command.set(lambda option: command_line(program, arguments or [], given, option))
     overridden = overrides.set({setting: value for setting, value in given.items() if value is not None})
     progress = _Watched()
     heard = listeners.set((progress,))
     asked = confirm.set(progress.confirm if sys.stdin.isatty() and errors.is_terminal else None)
     try:
-        with clean_errors(trace=trace):
+        with showing_whole(trace), clean_errors(trace=trace):
             _run(program, arguments or [])
         if not progress.runs:
             errors.print(f"{program} ended without executing anything: does it call env.execute()?", soft_wrap=True)
     finally:
+        command.reset(line)
         overrides.reset(overridden)
         listeners.reset(heard)
         confirm.reset(asked)
+
+
+def command_line(program: str, arguments: list[str], given: dict[str, Any], option: str) -> str:
+    """The command as it was given, with one more option, and secrets masked. For people, and for a shell."""
+    words = ["penstock", "run", program]
+    for setting, value in given.items():
+        flag = _OPTIONS.get(setting, f"--{setting.replace('_', '-')}")
+        if value is True:
+            words.append(flag)
+        elif value is not None:
+            words += [flag, f"{value.total_seconds():g}" if isinstance(value, timedelta) else str(value)]
+    if option not in words:
+        words.append(option)
+    return shlex.join([*words, *(["--", *redact_arguments(arguments)] if arguments else [])])
+
+
+_OPTIONS = {"restore_from": "--from", "restore_again": "--again"}
 
 
 class _Watched(Progress):
@@ -126,11 +159,11 @@ class _Watched(Progress):
         self.runs += 1
         super().standing_by(name, text)
 
-    def confirm(self, refusal: RepeatedOutputError) -> bool:
+    def confirm(self, refusal: PenstockError, question: str) -> bool:
         """Somebody is at the terminal: let them decide."""
         with self.paused():
             errors.print(f"{refusal.what}:\n{refusal.detail}", soft_wrap=True)
-            return typer.confirm("Publish it again?", err=True)
+            return typer.confirm(question, err=True)
 
 
 def _run(program: str, arguments: list[str]) -> None:
@@ -138,12 +171,14 @@ def _run(program: str, arguments: list[str]) -> None:
         run_program(program, arguments)
     except PenstockError:
         raise
+    except Interrupted as interrupted:  # it has been said
+        raise typer.Exit(interrupted.code if isinstance(interrupted.code, int) else INTERRUPTED) from None
     except KeyboardInterrupt:
         errors.print("interrupted; what was committed stays committed")
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
     except Exception as error:
         error.__traceback__ = _users_part(error.__traceback__)
-        traceback.print_exception(error, file=sys.stderr)
+        echo("".join(traceback.format_exception(error)), nl=False, err=True)
         raise typer.Exit(1) from None
 
 

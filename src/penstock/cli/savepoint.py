@@ -10,16 +10,18 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from penstock.api.job import Job
+from penstock.cli.printable import echo
 from penstock.cli.problems import clean_errors, errors
 from penstock.cli.progress import duration
+from penstock.cli.tables import console_for, print_table
 from penstock.snapshots.format import SavepointInfo
 from penstock.snapshots.giving_way import lower_priority
 from penstock.snapshots.savepoint import SavepointProgress, Told
+from penstock.state.key_groups import NEW_JOBS
 
 
 def savepoint_command(
@@ -57,7 +59,7 @@ def shown_progress() -> Iterator[Told]:
 
 def show_savepoint(info: SavepointInfo, seconds: float, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(summary(info, seconds), indent=2))
+        echo(json.dumps(summary(info, seconds), indent=2))
         return
     table = Table(title=f"savepoint of {info.job.name}, epoch {info.epoch}", title_justify="left", show_footer=True)
     table.add_column("step", "all", overflow="fold")
@@ -70,10 +72,12 @@ def show_savepoint(info: SavepointInfo, seconds: float, *, as_json: bool) -> Non
         if state in without:
             continue
         table.add_row(state.info.step, state.info.name, state.info.kind, f"{state.rows:,}", f"{state.bytes:,}")
-    console = Console(highlight=False)
-    console.print(table)
+    console = console_for()
+    print_table(console, table)
     if without:
         console.print(f"with {len(without)} of timers, of which there are none")
+    if info.key_hash != NEW_JOBS:
+        console.print(str(info.key_groups), soft_wrap=True)
     console.print(f"made in {duration(seconds)}: {info.uri}", soft_wrap=True)
 
 
@@ -87,6 +91,7 @@ def summary(info: SavepointInfo, seconds: float) -> dict[str, Any]:
         "identity": info.identity,
         "job": info.job.name,
         "epoch": info.epoch,
+        "key_hash": info.key_hash,
         "entries": info.rows,
         "bytes": info.bytes,
         "seconds": round(seconds, 3),

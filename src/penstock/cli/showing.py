@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 _WIDTH = 120
@@ -25,6 +25,18 @@ def _text(value: Any) -> str:
     if isinstance(value, (date, time, timedelta)):
         return str(value)
     return as_json(value)
+
+
+def moment(ms: int) -> str:
+    """A time to the second; a number where the calendar ends.
+
+    >>> moment(1_700_000_000_000)
+    '2023-11-14 22:13:20'
+    """
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return str(ms)
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:

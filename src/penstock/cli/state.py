@@ -13,9 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.printable import echo
 from penstock.cli.problems import clean_errors
 from penstock.cli.progress import size
 from penstock.cli.showing import as_json, shown
+from penstock.cli.tables import console_for, print_table
 from penstock.errors import StateError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK
 from penstock.snapshots.finding import readable
@@ -37,14 +39,14 @@ def state_command(
     trace: Annotated[bool, typer.Option("--trace", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Look into a snapshot: its states, the entries of a state, or one key."""
-    console = Console(highlight=False)
+    console = console_for()
     with clean_errors(trace=trace), read(snapshot) as found:
         if step is None or state is None:
             states = [one for one in found.states() if step in (None, one.step)]
             if step is not None and not states:
                 found.state(step)
             if as_json_:
-                typer.echo(json.dumps(_described(found, states), indent=2))
+                echo(json.dumps(_described(found, states), indent=2))
             else:
                 _print_states(console, found, states)
             return
@@ -60,9 +62,9 @@ def state_command(
         else:
             rows, more = readable(one.find(parse_key(one, key))), False
         if as_json_:
-            typer.echo(as_json(rows, indent=2))
+            echo(as_json(rows, indent=2))
         elif not rows:
-            typer.echo("no entry" if key is None else f"nothing is kept for {key}")
+            echo("no entry" if key is None else f"nothing is kept for {key}")
         elif key is not None and len(rows) == 1:
             _print_row(console, rows[0])
         else:
@@ -108,6 +110,7 @@ def _described(found: Snapshot, states: list[SnapshotState]) -> dict[str, Any]:
         "job": found.job.name,
         "epoch": found.epoch,
         "max_parallelism": found.max_parallelism,
+        "key_hash": found.info.key_hash,
         "parent": None if found.parent is None else found.parent.source,
         "program": found.info.program,
         "sources": {step: source.position for step, source in found.sources.items()},
@@ -129,7 +132,7 @@ def _described(found: Snapshot, states: list[SnapshotState]) -> dict[str, Any]:
 
 
 def _print_states(console: Console, found: Snapshot, states: list[SnapshotState]) -> None:
-    console.print(f"job {found.job.name}, epoch {found.epoch}, {found.max_parallelism} key groups", soft_wrap=True)
+    console.print(f"job {found.job.name}, epoch {found.epoch}, {found.info.key_groups}", soft_wrap=True)
     if found.parent is not None:
         console.print(Text(f"from {found.parent.source}"), soft_wrap=True)
     for step, source in found.sources.items():
@@ -147,7 +150,7 @@ def _print_states(console: Console, found: Snapshot, states: list[SnapshotState]
         table.add_row(
             one.step, one.name, one.kind, f"{one.entries:,}", size(one.bytes), Text(spelled(one.info.schema)), _moment(watermark)
         )
-    console.print(table)
+    print_table(console, table)
     if hidden:
         console.print(f"and {hidden} of timers, of which there are none")
 
@@ -159,7 +162,7 @@ def _print_rows(console: Console, rows: list[dict[str, Any]]) -> None:
         table.add_column(Text(name), overflow="fold")
     for row in rows:
         table.add_row(*(Text(shown(row.get(name))) for name in names))
-    console.print(table)
+    print_table(console, table)
 
 
 def _print_row(console: Console, row: dict[str, Any]) -> None:
@@ -169,7 +172,7 @@ def _print_row(console: Console, row: dict[str, Any]) -> None:
     for name, value in row.items():
         text = as_json(value, indent=2) if isinstance(value, (dict, list)) else shown(value)
         table.add_row(Text(name), Text(text))
-    console.print(table)
+    print_table(console, table)
 
 
 def _moment(watermark: int | None) -> str:

@@ -11,6 +11,7 @@ import typer
 from penstock import paths
 from penstock.api.job import Job
 from penstock.cli.jobs import find_jobs
+from penstock.cli.printable import echo
 from penstock.cli.problems import clean_errors
 from penstock.cli.savepoint import show_savepoint, shown_progress, summary
 from penstock.epochs.drivers import stop_driver
@@ -21,6 +22,9 @@ from penstock.storage import Storage, open_storage
 def stop_command(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's storage: a folder or URI.")],
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the driver's answer.")] = 60.0,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="First end all time: windows close, timers fire; the job cannot go on afterwards.")
+    ] = False,
     savepoint: Annotated[bool, typer.Option("--savepoint", help="Then make a savepoint of its last epoch.")] = False,
     to: Annotated[
         str | None, typer.Option(metavar="URI", help="Where the savepoint goes: an empty folder or s3://bucket/prefix.")
@@ -36,13 +40,17 @@ def stop_command(
             raise ConfigError("--to says where a savepoint goes, but none is asked for", hint="add --savepoint")
         began = time.monotonic()
         with shown_progress() as told:
-            stopped = Job(job).stop(savepoint=to or savepoint, timeout=timeout, told=told)
+            stopped = Job(job).stop(savepoint=to or savepoint, drain=drain, timeout=timeout, told=told)
         made, seconds = stopped.savepoint, time.monotonic() - began
         if as_json:
-            shown = {"epoch": stopped.epoch, "savepoint": None if made is None else summary(made, seconds)}
-            typer.echo(json.dumps(shown, indent=2))
+            shown = {
+                "epoch": stopped.epoch,
+                "drained": stopped.drained,
+                "savepoint": None if made is None else summary(made, seconds),
+            }
+            echo(json.dumps(shown, indent=2))
             return
-        typer.echo(stopped.message)
+        echo(stopped.message)
         if made is not None:
             show_savepoint(made, seconds, as_json=False)
 

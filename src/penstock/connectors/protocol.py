@@ -14,6 +14,8 @@ A sink is a definition that makes **writers** (worker) and a **committer** (driv
 - A writer stages what it is given where nobody sees it; `prepare` makes it durable and returns a committable (JSON-able or
   bytes).
 - `Committer.commit(epoch, committables)` publishes them. It must be idempotent on (job, sink, epoch): recovery calls it again.
+- Enumerators and committers are called by one thread at a time, though not always by the same one. A `close` that hangs is left
+  behind.
 - `volatile` sinks (print, collect) hand their output to the driver in the committable; it is never written to a manifest.
 """
 
@@ -36,13 +38,16 @@ Committable = Any
 """JSON-able (bytes are allowed for volatile sinks only)."""
 
 
-class Split(msgspec.Struct, frozen=True):
-    """A piece of input for one epoch: `partition` is the source partition, `what` is for the reader."""
+class Split(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A piece of input for one epoch: `partition` is the source partition, `what` is for the reader.
+
+    `records`: how many it holds, if that is known; `estimated`: about so many."""
 
     partition: str
     what: Any
     records: int | None = None
     bytes: int | None = None
+    estimated: bool = False
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -178,6 +183,24 @@ class Sink(Protocol):
 
 
 @runtime_checkable
+class KnowsIdle(Protocol):
+    """An enumerator whose input comes by itself: that there are no splits does not mean that there is nothing to come."""
+
+    def idle(self) -> bool:
+        """Has everything been handed over that was there? Asked when there is nothing to read and the job runs until idle."""
+
+
+@runtime_checkable
+class CountsSkipped(Protocol):
+    """A reader that may leave out records it cannot read."""
+
+    @property
+    def skipped(self) -> int:
+        """How many it has left out so far."""
+        ...
+
+
+@runtime_checkable
 class Sheds(Protocol):
     """An enumerator that can skip input when an at-most-once job is overloaded."""
 
@@ -200,6 +223,15 @@ class TellsPublished(Protocol):
     """A committer that can say what it has published."""
 
     def published_after(self, epoch: Epoch) -> Published: ...
+
+
+@runtime_checkable
+class KnowsPlaces(Protocol):
+    """A committer that can tell output of its own place from output that was published while the sink wrote to another."""
+
+    def elsewhere(self, committables: Sequence[Committable]) -> dict[str, int]:
+        """The other places that an epoch's output was published to, with the number of records."""
+        ...
 
 
 @runtime_checkable

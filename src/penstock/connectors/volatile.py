@@ -10,6 +10,7 @@ import pickle
 from typing import Any
 
 from penstock.connectors.protocol import CommitterContext
+from penstock.errors import CorruptFileError
 from penstock.ids import Epoch
 from penstock.records import Batch
 from penstock.runtime import shipping
@@ -44,7 +45,13 @@ def pack(values: list[Any], count: int) -> bytes:
         return shipping.dumps((values, count))
 
 
-def unpack(committable: bytes) -> tuple[list[Any], int]:
+def unpack(committable: Any) -> tuple[list[Any], int]:
+    """Of a report, which a worker of this driver has sent. A manifest holds no bytes: what comes from one is not unpickled."""
+    if type(committable) is not bytes:
+        raise CorruptFileError(
+            "a manifest holds output of a sink that keeps none",
+            hint="it was not written by Penstock: find out who can write to the storage",
+        )
     values, count = pickle.loads(committable)
     return values, count
 

@@ -10,6 +10,7 @@ from penstock import errors
 from penstock.errors import EpochFailedError, PenstockError
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.orders import Failure, TaskReport
+from penstock.tracebacks import whole_tracebacks
 
 
 def check_agreement(job: CompiledJob, reports: list[TaskReport]) -> None:
@@ -42,6 +43,7 @@ def revive(failure: Failure) -> PenstockError:
     kind = getattr(errors, failure.kind, None)
     if not (isinstance(kind, type) and issubclass(kind, PenstockError)):
         kind = PenstockError
-    error: PenstockError = kind(failure.what, detail=failure.detail, hint=failure.hint)
-    error.add_note(failure.trace)
+    error: PenstockError = kind(failure.what, detail=failure.detail, hint=failure.hint, nature=failure.nature)
+    if note := failure.trace if whole_tracebacks() else failure.frames:
+        error.add_note(note)
     return error

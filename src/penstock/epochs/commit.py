@@ -16,6 +16,7 @@ from penstock.failpoints import fail_point
 from penstock.ids import Epoch, StepId
 from penstock.runtime.manifest import Manifest, decode_manifest, encode_manifest
 from penstock.storage import Storage
+from penstock.storage.documents import MANIFEST_BYTES, read_small
 
 
 def write_manifest(storage: Storage, manifest: Manifest) -> None:
@@ -37,7 +38,7 @@ def write_manifest(storage: Storage, manifest: Manifest) -> None:
 
 
 def _adopt(storage: Storage, manifest: Manifest, path: str) -> None:
-    found = decode_manifest(storage.read(path), path)
+    found = decode_manifest(read_small(storage, path, MANIFEST_BYTES), path)
     if (found.term, found.plan) != (manifest.term, manifest.plan):
         raise fenced(manifest.epoch)
 

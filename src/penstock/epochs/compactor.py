@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from penstock.epochs.compaction import MergeTask, choose, merge
 from penstock.epochs.merge_process import MergeProcess
+from penstock.epochs.wholeness import is_damaged
+from penstock.errors import CorruptFileError
 from penstock.ids import Term
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.manifest import Manifest, StateLayout
@@ -78,6 +80,9 @@ class Compactor:
             del self._running[stage, partition]
             error = running.done.exception()
             if error is not None:
+                if is_damaged(self._storage, str(error), running.task.files):
+                    told = str(error).partition("\n")[0]
+                    raise CorruptFileError(f"stage {stage}, partition {partition} cannot be compacted: {told}")
                 log.warning("compaction of stage %d partition %d failed, will be tried again: %s", stage, partition, error)
                 continue
             chains[stage][partition] = replaced(chains[stage][partition], running.task.files, running.done.result())

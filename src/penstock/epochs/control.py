@@ -1,4 +1,4 @@
-"""Control through the job's storage: somebody writes a request, the driver answers it. No port is open."""
+"""Control through the job's storage: somebody writes a request, the driver answers it. That needs no port."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 
 from penstock import paths
-from penstock.errors import AlreadyExistsError, NotFoundError
+from penstock.epochs.listing import answers_in, requests_in
+from penstock.errors import AlreadyExistsError, CorruptFileError, NotFoundError
 from penstock.storage import Storage
+from penstock.storage.documents import LIST_BYTES, decode_json, read_small
 
 LOOK_EVERY_S = 0.25
 """How often a driver looks for requests."""
@@ -47,7 +49,8 @@ def wait_for_answer(storage: Storage, identity: str, timeout: float) -> Answer |
     deadline = time.monotonic() + timeout
     while True:
         try:
-            return msgspec.json.decode(storage.read(paths.answer(identity)), type=Answer)
+            path = paths.answer(identity)
+            return decode_json(read_small(storage, path, LIST_BYTES), Answer, path)
         except NotFoundError:
             if time.monotonic() > deadline:
                 return None
@@ -65,13 +68,20 @@ class Inbox:
         now = time.monotonic()
         if now - self._looked < LOOK_EVERY_S:
             return []
-        self._looked = now
+        found = self.look()
+        self._looked = now  # only now: a look that failed is taken again at once
+        return found
+
+    def look(self) -> list[Request]:
+        """All requests that wait for an answer. From any thread."""
         found = []
-        for listed in self._storage.list(paths.REQUESTS):
+        for listed in requests_in(self._storage):
             try:
-                found.append(msgspec.json.decode(self._storage.read(listed.path), type=Request))
-            except (msgspec.MsgspecError, NotFoundError):
+                request = decode_json(read_small(self._storage, listed.path, LIST_BYTES), Request, listed.path)
+            except (CorruptFileError, NotFoundError):
                 continue
+            if paths.request(request.identity) == listed.path:  # its answer gets the same name
+                found.append(request)
         return found
 
     def answer(self, request: Request, ok: bool, message: str, **result: Any) -> None:
@@ -84,6 +94,6 @@ class Inbox:
 
     def drop_old(self) -> None:
         """Requests to a driver that is gone are not for this one; answers nobody fetched for an hour go too."""
-        self._storage.delete([listed.path for listed in self._storage.list(paths.REQUESTS)])
+        self._storage.delete([listed.path for listed in requests_in(self._storage)])
         old = round(time.time() * 1000) - 3_600_000
-        self._storage.delete([listed.path for listed in self._storage.list(paths.ANSWERS) if listed.modified_ms < old])
+        self._storage.delete([listed.path for listed in answers_in(self._storage) if listed.modified_ms < old])

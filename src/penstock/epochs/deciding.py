@@ -30,6 +30,8 @@ class Decision:
     started_ms: Milliseconds
     final: bool
     ends_repair: bool = False
+    drained: Epoch | None = None
+    """The epoch drains the job; this is the one before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,12 @@ class Decider:
         self.plan_number += 1
         return self.plan_number
 
-    def decide(self, head: Manifest, committed: Manifest, waiting: list[RanEpoch], now: Milliseconds) -> Decision | Later:
-        """`head`: the newest epoch that has run; `waiting`: those that have run since `committed`."""
-        plans = self._plan_sources(head, now)
+    def decide(
+        self, head: Manifest, committed: Manifest, waiting: list[RanEpoch], now: Milliseconds, *, drain: bool = False
+    ) -> Decision | Later:
+        """`head`: the newest epoch that has run; `waiting`: those that have run since `committed`. `drain`: nothing more is read,
+        and all time ends; it is an epoch of its own, so `waiting` is empty then."""
+        plans = self._plan_sources(head, now) if not drain else self._drain_sources(head)
         fail_point("source:planned")
         ended = all(plan.after.ended for plan in plans.values())
         due = [time for time in (self._next_processing_timer(head), self.checkpoints.due_ms(waiting)) if time is not None]
@@ -84,12 +89,27 @@ class Decider:
             flush=durability.flush,
         )
         sources = {step: plan.after for step, plan in plans.items()}
-        return Decision(order=order, sources=sources, durability=durability, started_ms=now, final=ended, ends_repair=ends_repair)
+        return Decision(
+            order=order,
+            sources=sources,
+            durability=durability,
+            started_ms=now,
+            final=ended,
+            ends_repair=ends_repair,
+            drained=committed.epoch if drain else None,
+        )
+
+    def idle(self) -> bool:
+        """There is no reason for an epoch: will there be none either, as far as the sources know?"""
+        return all(source.idle() for source in self.sources)
 
     def _plan_sources(self, head: Manifest, now: Milliseconds) -> dict[str, SourcePlan]:
         states = {source.step: head.sources.get(source.step, SourceState()) for source in self.sources}
         limits = self.admission.limits(sum(not state.ended for state in states.values()))
         return {source.step: self._plan(source, states[source.step], limits, now) for source in self.sources}
+
+    def _drain_sources(self, head: Manifest) -> dict[str, SourcePlan]:
+        return {source.step: source.drain(head.sources.get(source.step, SourceState())) for source in self.sources}
 
     def _plan(self, source: SourceInput, state: SourceState, limits: Limits, now: Milliseconds) -> SourcePlan:
         plan = source.plan(state, limits, now, self.config.parallelism)

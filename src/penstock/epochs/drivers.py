@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from typing import Any
 
 from penstock import paths
 from penstock.epochs.control import Answer, ask, wait_for_answer
-from penstock.epochs.fencing import TermInfo
+from penstock.epochs.fencing import TermInfo, read_term
+from penstock.epochs.lease import read_attempt, read_lease
+from penstock.epochs.listing import newest_term_in
+from penstock.epochs.processes import has_died, process_lives
 from penstock.epochs.status import Status, read_status
 from penstock.errors import PenstockError
-from penstock.ids import Milliseconds
 from penstock.storage import Storage
-from penstock.storage.sealed import unseal
 
 
 def newest_term(storage: Storage) -> TermInfo | None:
-    """Who drives the job, or did last."""
-    terms = list(storage.list(paths.TERMS))
-    if not terms:
+    """Who drives the job, or did last. A take-over that came to nothing leaves the job to the driver before."""
+    term = newest_term_in(storage)
+    newest = read_term(storage, term) if term else None
+    if newest is None:
         return None
-    try:
-        return unseal(storage.read(terms[-1].path), TermInfo, terms[-1].path)
-    except PenstockError:
-        return None
+    lease = read_lease(storage)
+    if lease is None or lease.released or lease.term >= newest.term:
+        return newest
+    attempt = read_attempt(storage)
+    abandoned = attempt is not None and attempt.term == newest.term and attempt.released == "abandoned"
+    return (read_term(storage, lease.term) if abandoned or has_died(newest) else None) or newest
 
 
 def is_driven(storage: Storage) -> bool | None:
@@ -45,31 +48,22 @@ def has_ended(term: TermInfo, status: Status | None) -> bool:
 
 def is_alive(term: TermInfo) -> bool:
     """Is the driver a process of this host that still runs?"""
-    return term.host == socket.gethostname() and process_lives(term.pid, term.started_ms)
+    return not has_died(term) and term.host == socket.gethostname() and process_lives(term.pid, term.started_ms)
 
 
-def process_lives(pid: int, known_ms: Milliseconds) -> bool:
-    """Does a process of this host run? One that is younger than `known_ms` only has the old one's number."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-        with open("/proc/uptime") as file:
-            boot_s = time.time() - float(file.read().split()[0])
-    except (OSError, ValueError, IndexError):
-        return True  # no /proc here: the number must do
-    started_s = boot_s + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return fields[0] != "Z" and started_s * 1000 <= known_ms + 2000
-
-
-def stop_driver(storage: Storage, timeout: float) -> Answer:
+def stop_driver(storage: Storage, timeout: float, *, drain: bool = False) -> Answer:
     """Ask the driver to stop after its epoch; its answer. Nobody there, or no answer: an error that says so."""
-    return ask_driver(storage, "stop", timeout, idle="there is nothing to stop; what it committed is safe")
+    idle = "there is nothing to stop; what it committed is safe"
+    if drain:
+        idle = "a job is drained while it runs: start it with --until-idle --drain"
+    answer = ask_driver(storage, "stop", timeout, idle=idle, **({"drain": True} if drain else {}))
+    if drain and not answer.result.get("drained"):
+        raise PenstockError(
+            f"the job was not drained: it {answer.message}",
+            detail="its driver is of an earlier version of Penstock, which cannot drain",
+            hint="start it again with this version, with --until-idle --drain",
+        )
+    return answer
 
 
 def ask_driver(storage: Storage, kind: str, timeout: float, *, idle: str, **options: Any) -> Answer:
@@ -95,6 +89,13 @@ def ask_driver(storage: Storage, kind: str, timeout: float, *, idle: str, **opti
 
 
 def _unanswered(storage: Storage, term: TermInfo | None, timeout: float, kind: str) -> PenstockError:
+    status = read_status(storage)
+    if term is not None and status is not None and status.phase == "failed" and has_ended(term, status):
+        return PenstockError(
+            f"the job failed when it was told to {kind}",
+            detail=status.error,
+            hint="what it committed is safe: mend what is wrong, start it, and ask again",
+        )
     if term is not None and is_driven(storage) is False:
         return PenstockError(
             f"the job ended by itself before it was told to {kind}",

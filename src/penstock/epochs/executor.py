@@ -37,3 +37,39 @@ class Prepares(Protocol):
 
     def prepare(self, parallelism: int) -> None:
         """Called now and then while a standby waits."""
+
+
+@runtime_checkable
+class OpensState(Protocol):
+    """An executor whose tasks can open their state before there is an epoch."""
+
+    def open_state(self, order: EpochOrder) -> list[TaskReport]:
+        """As `run`, for an order that only opens state (`EpochOrder.opens`)."""
+        ...
+
+
+@runtime_checkable
+class DropsState(Protocol):
+    """An executor that keeps local stores on its hosts."""
+
+    def drop_state(self) -> bool:
+        """The job has ended for good: when this executor is closed, its tasks' stores go, on every host that can be reached.
+
+        True: its worker processes on this host end then, a moment later."""
+        ...
+
+
+@runtime_checkable
+class Interrupts(Protocol):
+    """An executor that need not be waited for."""
+
+    def interrupt(self, because: str) -> None:
+        """Let what is run now fail, and all that is run from now on. Called from another thread, and returns soon."""
+
+
+@runtime_checkable
+class Abandons(Protocol):
+    """An executor that can be left at once."""
+
+    def abandon(self) -> None:
+        """Instead of `close`: nothing that runs is waited for."""

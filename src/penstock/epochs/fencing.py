@@ -16,10 +16,15 @@ from dataclasses import dataclass, field
 import msgspec
 
 from penstock import paths
+from penstock.epochs.listing import epochs_in, newest_term_in
+from penstock.epochs.processes import born, this_machine
+from penstock.epochs.wholeness import Verified, check_files
 from penstock.errors import AlreadyExistsError, ConfigError, CorruptFileError, FencedError, NotFoundError
-from penstock.ids import Epoch, JobId, Term
+from penstock.ids import Epoch, JobId, Term, is_job_id
+from penstock.runtime.left_out import LeftOut
 from penstock.runtime.manifest import Manifest, load_manifest
-from penstock.storage import Storage
+from penstock.storage import LocalStorage, Storage
+from penstock.storage.documents import NOTE_BYTES, read_small
 from penstock.storage.sealed import seal, unseal
 
 VERSION = 1
@@ -42,34 +47,45 @@ class TermInfo(msgspec.Struct, frozen=True):
     host: str
     pid: int
     started_ms: int
+    machine: str = ""
+    born: int = 0
+    """See `processes`."""
 
 
-def open_job(storage: Storage, name: str, max_parallelism: int) -> JobInfo:
-    """The job in this storage, made now if there is none."""
+def open_job(storage: Storage, name: str, max_parallelism: int | None, *, otherwise: int) -> JobInfo:
+    """The job in this storage, made now if there is none. `otherwise`: the key groups of a new one, if none are given."""
     try:
         info = read_job(storage)
     except NotFoundError:
-        info = _make_job(storage, name, max_parallelism)
+        info = _make_job(storage, name, otherwise if max_parallelism is None else max_parallelism)
+    check_settings(storage, info, name, max_parallelism)
+    return info
+
+
+def check_settings(storage: Storage, info: JobInfo, name: str, max_parallelism: int | None) -> None:
+    """Refuse to drive a job with settings that are another job's."""
     if info.name != name:
         raise ConfigError(
             f"{storage.uri} holds the job {info.name!r}, not {name!r}",
             hint="give each job a storage folder of its own, or use the old name",
         )
-    if info.max_parallelism != max_parallelism:
+    if max_parallelism is not None and info.max_parallelism != max_parallelism:
         raise ConfigError(
             f"the job's max_parallelism is {info.max_parallelism}, not {max_parallelism}",
-            hint="it is fixed for the life of a job's state; take the setting back",
+            hint="it is fixed for the life of a job's state; take the setting back, or leave it out: "
+            "`penstock savepoint-rewrite --help` says how a new job goes on with another",
         )
-    return info
 
 
 def _make_job(storage: Storage, name: str, max_parallelism: int) -> JobInfo:
     """A new job, unless the storage holds epochs: then its `job.json` is lost, and this is no empty start."""
-    if any(True for _ in storage.list(paths.EPOCHS)) and not storage.exists(paths.JOB):
+    if epochs_in(storage).any and not storage.exists(paths.JOB):
         raise CorruptFileError(
             f"{storage.uri}/{paths.JOB} is missing, though the job has committed epochs",
             hint="restore the file from a backup; it was removed by something else than Penstock",
         )
+    if isinstance(storage, LocalStorage):
+        storage.make_private()
     try:
         storage.create(
             paths.JOB, seal(JobInfo(VERSION, JobId(uuid.uuid4().hex), name, max_parallelism, round(time.time() * 1000)))
@@ -81,11 +97,16 @@ def _make_job(storage: Storage, name: str, max_parallelism: int) -> JobInfo:
 
 def read_job(storage: Storage) -> JobInfo:
     """The job in this storage; `NotFoundError` if there is none."""
-    info = unseal(storage.read(paths.JOB), JobInfo, f"{storage.uri}/{paths.JOB}")
+    info = unseal(read_small(storage, paths.JOB, NOTE_BYTES), JobInfo, f"{storage.uri}/{paths.JOB}")
     if info.version != VERSION:
         raise CorruptFileError(
             f"{storage.uri}/{paths.JOB} is of format {info.version}; this Penstock reads format {VERSION}",
             hint="run the job with the version of Penstock that wrote it, or a newer one",
+        )
+    if not is_job_id(info.job):
+        raise CorruptFileError(
+            f"{storage.uri}/{paths.JOB} holds a job id that can be none: {info.job!r}",
+            hint="it was not written by Penstock: find out who can write to the storage",
         )
     return info
 
@@ -93,7 +114,8 @@ def read_job(storage: Storage) -> JobInfo:
 def read_term(storage: Storage, term: Term) -> TermInfo | None:
     """Who took a term; None if that cannot be read."""
     try:
-        return unseal(storage.read(paths.term(term)), TermInfo, f"{storage.uri}/{paths.term(term)}")
+        path = paths.term(term)
+        return unseal(read_small(storage, path, NOTE_BYTES), TermInfo, f"{storage.uri}/{path}")
     except (NotFoundError, CorruptFileError):
         return None
 
@@ -120,8 +142,7 @@ def take_term(storage: Storage, above: int = 0, *, after: Term | None = None) ->
                 hint="only one driver may run a job; with --standby this one waits again",
             )
         return Term(after + 1)
-    term = Term(max((paths.epoch_number(listed.path) for listed in storage.list(paths.TERMS)), default=0))
-    term = Term(max(term, above))
+    term = Term(max(newest_term_in(storage), above))
     while True:
         term = Term(term + 1)
         if _make_term(storage, term):
@@ -129,7 +150,8 @@ def take_term(storage: Storage, above: int = 0, *, after: Term | None = None) ->
 
 
 def _make_term(storage: Storage, term: Term) -> bool:
-    info = TermInfo(term, socket.gethostname(), os.getpid(), round(time.time() * 1000))
+    pid = os.getpid()
+    info = TermInfo(term, socket.gethostname(), pid, round(time.time() * 1000), this_machine(), born(pid))
     try:
         storage.create(paths.term(term), seal(info))
     except AlreadyExistsError:
@@ -152,43 +174,42 @@ class Head:
 def find_head(storage: Storage, *, fall_back: bool = False, whole: JobId | None = None) -> Head:
     """Read what is committed. A damaged newest manifest is an error, unless `fall_back` says to take the newest whole one.
 
-    `whole`: of this job it also counts as damaged if one of its files of state is missing, or of another size.
+    `whole`: of this job it also counts as damaged if one of its files of state is: missing, of another size, or changed since.
+    With `fall_back` all files are read.
     A done mark tells of a manifest: above the newest one that is there, it tells of one that is lost.
     """
-    listed = [entry.path for entry in storage.list(paths.EPOCHS)]
-    found = {paths.epoch_number(path) for path in listed if path.endswith(".json")}
-    done = {paths.epoch_number(path) for path in listed if path.endswith(".done")}
-    epochs = tuple(sorted(found | {epoch for epoch in done if epoch > max(found, default=0)}))
-    undone = tuple(epoch for epoch in epochs if epoch not in done)
+    listed = epochs_in(storage)
+    found, newest = set(listed.manifests), max(listed.manifests, default=0)
+    epochs = tuple(sorted(found | {epoch for epoch in listed.done if epoch > newest}))
+    undone = tuple(epoch for epoch in epochs if epoch not in listed.done)
     tried: list[str] = []
+    verified = Verified(storage)
     for epoch in reversed(epochs):
         try:
             manifest = load_manifest(storage, epoch)
             if manifest.job == whole:
-                check_files(storage, manifest)
+                check_files(storage, manifest, listed.manifests[epoch], thoroughly=fall_back, verified=verified)
             return Head(manifest, undone, epochs)
         except (CorruptFileError, NotFoundError) as error:
             if not fall_back:
                 raise
-            tried.append(str(error))
+            tried.append(error.what)
     if epochs:
-        raise CorruptFileError(f"no manifest of {storage.uri} can be read", detail="\n".join(tried))
+        raise CorruptFileError(
+            f"no epoch of {storage.uri} is whole",
+            detail="\n".join(tried),
+            hint="put the files back from a copy, or start from a savepoint or a mirror (--from SNAPSHOT)",
+        )
     return Head(None, undone, epochs)
 
 
-def check_files(storage: Storage, manifest: Manifest) -> None:
-    """Are the files of the state there? What is in them is checked when it is read."""
-    wanted = [ref for stage in manifest.state.chains for chain in stage for ref in chain]
-    if not wanted:
-        return
-    sizes = {listed.path: listed.size for listed in storage.list(paths.STATE)}
-    for ref in wanted:
-        if (size := sizes.get(ref.name)) != ref.size:
-            wrong = "is missing" if size is None else f"has {size:,} bytes instead of {ref.size:,}"
-            raise CorruptFileError(
-                f"{storage.uri}/{ref.name}, which epoch {manifest.epoch} needs, {wrong}",
-                hint="put it back from a copy; or start with --fall-back, from the newest epoch that is whole",
-            )
+def left_out_of(storage: Storage) -> LeftOut:
+    """What is not in the results of the job in this storage, as far as that can be read."""
+    try:
+        head = find_head(storage, fall_back=True).manifest
+    except (CorruptFileError, NotFoundError):
+        head = None
+    return LeftOut() if head is None else head.left_out_in_all
 
 
 def check_not_fenced(storage: Storage, epoch: Epoch) -> None:
@@ -196,7 +217,7 @@ def check_not_fenced(storage: Storage, epoch: Epoch) -> None:
 
     Any epoch above counts, not just the next: whoever slept long enough finds that those after its own are retired already.
     """
-    if any(paths.epoch_number(listed.path) > epoch for listed in storage.list(paths.EPOCHS)):
+    if epochs_in(storage).newest > epoch:
         raise fenced(epoch)
 
 

@@ -10,7 +10,8 @@ from penstock.epochs.inputs import merge_clocks
 from penstock.epochs.repairs import following
 from penstock.epochs.results import committables_of, metrics_of, next_due, watermarks_of
 from penstock.ids import Epoch, Milliseconds, Term
-from penstock.runtime.manifest import VERSION, Manifest, SourceState
+from penstock.runtime.left_out import left_out_by
+from penstock.runtime.manifest import Manifest, SourceState
 from penstock.runtime.orders import TaskReport
 
 
@@ -18,13 +19,13 @@ def manifest_after(
     head: Manifest, decision: Decision, reports: list[TaskReport], config: JobConfig, created_ms: Milliseconds
 ) -> Manifest:
     """The manifest of an epoch that has run on top of `head`, but for the files of its state. Pure."""
-    order = decision.order
+    order, metrics = decision.order, metrics_of(reports)
     clocks: dict[str, dict[str, object]] = {}
     for report in reports:
         for step, reported in report.clocks.items():
             clocks.setdefault(step, {}).update(reported)
     return Manifest(
-        version=VERSION,
+        version=head.version,
         job=head.job,
         epoch=order.epoch,
         term=order.term,
@@ -37,11 +38,13 @@ def manifest_after(
         state=msgspec.structs.replace(head.state, chains=[], next_due=next_due(head.state, reports)),
         committables=committables_of(reports) if config.guarantee != "at-least-once" else {},
         read=order.sources,
-        metrics=metrics_of(reports),
+        metrics=metrics,
         finished=decision.final,
         program=head.program,
         restored=head.restored,
         repair=following(head.repair, order.epoch, ends=decision.ends_repair),
+        drained=decision.drained,
+        left_out=head.left_out.plus(left_out_by(metrics)),
     )
 
 
@@ -50,7 +53,7 @@ def manifest_without(
 ) -> Manifest:
     """At most once: of an epoch that failed, and whose input is not read again. Pure."""
     return Manifest(
-        version=VERSION,
+        version=head.version,
         job=head.job,
         epoch=Epoch(head.epoch + 1),
         term=term,
@@ -64,4 +67,5 @@ def manifest_without(
         program=head.program,
         restored=head.restored,
         repair=head.repair,
+        left_out=head.left_out,
     )

@@ -12,17 +12,18 @@ Laws:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from penstock import paths
 from penstock.config import Guarantee, JobConfig
-from penstock.connectors.protocol import Committer, Fences, Published, Repairs, RollsBack, TellsPublished
+from penstock.connectors.protocol import Committer, Fences, KnowsPlaces, Published, Repairs, RollsBack, TellsPublished
 from penstock.epochs.fencing import Head, check_not_fenced
+from penstock.epochs.renames import by_new_name
 from penstock.errors import ConfigError, CorruptFileError, PenstockError, RepeatedOutputError, SinkError
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, JobId, StepId
+from penstock.invocation import go_on_anyway
 from penstock.runtime.manifest import Manifest, WentBack, load_manifest
 from penstock.runtime.orders import EpochOrder
 from penstock.storage import Storage
@@ -31,9 +32,6 @@ log = logging.getLogger("penstock")
 
 PUBLICATIONS = 1_000_000_000
 """At least once: an epoch has so many numbers for what its attempts publish."""
-
-confirm: ContextVar[Callable[[RepeatedOutputError], bool] | None] = ContextVar("penstock_confirm_repeats", default=None)
-"""Asked before output is repeated, if somebody is there to ask: how the command line does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +43,10 @@ class SinkFacts:
     can: bool
     published: Published | None
     records: int | None
+    newest: Epoch | None = None
+    """The newest epoch that its target records, if it does."""
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+    """Records that were published to other places, where the sink wrote then: they stay there."""
 
 
 # --- deciding -----------------------------------------------------------------------------------------------------------------
@@ -95,9 +97,24 @@ def repeated(back: WentBack, sinks: Sequence[SinkFacts]) -> list[str]:
         if sink.can or known or sink.records == 0 or back.to >= back.beyond:
             continue
         records = sink.records if sink.published is None or sink.published.records is None else sink.published.records
-        many = "nobody knows how many records" if records is None else f"{records:,} record{'s' * (records != 1)}"
-        lines.append(f"{sink.step} ({sink.what}): epochs {back.to + 1} to {back.beyond}, {many}")
+        many = "it is not known how many records" if records is None else f"{records:,} record{'s' * (records != 1)}"
+        last = back.beyond if sink.newest is None else min(back.beyond, sink.newest)
+        until = "" if last == back.beyond else ", the newest that its target records"
+        lines.append(f"{sink.step} ({sink.what}): {_epochs(back.to + 1, last)}{until}; {many}")
     return lines
+
+
+def _epochs(first: int, last: int) -> str:
+    return f"epochs {first} to {last}" if first < last else f"epoch {last}"
+
+
+def left_behind(sinks: Sequence[SinkFacts]) -> list[str]:
+    """What sinks had published to places that they no longer write to, a line for each. Pure."""
+    return [
+        f"{sink.step} ({sink.what}): {records:,} record{'s' * (records != 1)} in {place}, where it wrote then"
+        for sink in sinks
+        for place, records in sorted(sink.elsewhere.items())
+    ]
 
 
 def obstacles(sinks: Sequence[SinkFacts]) -> list[str]:
@@ -112,16 +129,21 @@ def newest_published(told: Mapping[StepId, Published], guarantee: Guarantee) -> 
     them would take everything that is published under the number of an epoch for something it has already."""
     found = Epoch(0)
     for step, published in told.items():
-        epoch = published.newest or Epoch(0)
-        if guarantee == "at-least-once":
-            epoch = Epoch(epoch // PUBLICATIONS)
-        elif epoch >= PUBLICATIONS:
+        epoch = newest_of(published, guarantee) or Epoch(0)
+        if epoch >= PUBLICATIONS:
             raise ConfigError(
                 f"the sink {step!r} has been published to with guarantee='at-least-once', and the job's is {guarantee!r} now",
                 hint="go on with guarantee='at-least-once', or give the sink another name and a target of its own",
             )
         found = max(found, epoch)
     return found
+
+
+def newest_of(published: Published | None, guarantee: Guarantee) -> Epoch | None:
+    """The newest epoch that a sink knows of, whatever number it was published under. Pure."""
+    if published is None or published.newest is None:
+        return None
+    return Epoch(published.newest // PUBLICATIONS) if guarantee == "at-least-once" else published.newest
 
 
 # --- looking ------------------------------------------------------------------------------------------------------------------
@@ -170,7 +192,9 @@ def look_back(
             what=descriptions.get(step, ""),
             can=isinstance(committer, RollsBack),
             published=told.get(step),
+            newest=newest_of(told.get(step), config.guarantee),
             records=None if received is None else received.get(step, 0),
+            elsewhere=_elsewhere(given_up, head.renamed, step, committer),
         )
         for step, committer in sorted(committers.items())
     ]
@@ -229,6 +253,16 @@ def _received(given_up: list[Manifest] | None, renamed: Mapping[str, str]) -> di
     return found
 
 
+def _elsewhere(given_up: list[Manifest] | None, renamed: Mapping[str, str], step: StepId, committer: Committer) -> dict[str, int]:
+    """What epochs that are given up published to places that the sink no longer writes to."""
+    found: dict[str, int] = {}
+    if isinstance(committer, KnowsPlaces):
+        for manifest in given_up or ():
+            for place, records in committer.elsewhere(by_new_name(manifest.committables, renamed).get(step, ())).items():
+                found[place] = found.get(place, 0) + records
+    return found
+
+
 def _warn_of_removed(given_up: list[Manifest] | None, renamed: Mapping[str, str], committers: Mapping[StepId, Committer]) -> None:
     wrote = {renamed.get(step, step) for manifest in given_up or () for step in manifest.committables}
     for step in sorted(wrote - set(committers)):
@@ -241,18 +275,19 @@ def _refuse_obstacles(back: WentBack, facts: Sequence[SinkFacts]) -> None:
 
 
 def _refuse_repeats(back: WentBack, facts: Sequence[SinkFacts], config: JobConfig) -> None:
-    lines = repeated(back, facts)
+    moved = left_behind(facts)
+    lines = [*repeated(back, facts), *moved]
     if not lines:
         return
     if not config.repeat_output:
+        instead = "; or let a sink write where it wrote then: there it is taken back" if moved else ""
         refusal = RepeatedOutputError(
             f"going back to epoch {back.to} would publish again what these sinks cannot take back",
             detail="\n".join(lines),
             hint="--repeat-output (repeat_output=True) to do so; "
-            "or first remove from the targets what was written after that epoch",
+            f"or first remove from the targets what was written after that epoch{instead}",
         )
-        ask = confirm.get()
-        if ask is None or not ask(refusal):
+        if not go_on_anyway(refusal, "Publish it again?"):
             raise refusal
     for line in lines:
         log.warning("output will be repeated: %s", line)

@@ -15,6 +15,7 @@ import msgspec
 from penstock.connectors.protocol import (
     ComparesPositions,
     Enumerator,
+    KnowsIdle,
     Limits,
     Planned,
     Position,
@@ -25,6 +26,7 @@ from penstock.connectors.protocol import (
 )
 from penstock.errors import PenstockError, SourceError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, Milliseconds, StepId
+from penstock.runtime.left_out import LeftOut
 from penstock.runtime.manifest import SourceState
 from penstock.runtime.operators.source import SourceStep
 from penstock.runtime.orders import SourceOrder
@@ -70,13 +72,22 @@ class SourceInput:
         planned = self._ask(state, limits, now_ms)
         return plan_source(self.definition, state, planned, now_ms, parallelism)
 
+    def drain(self, state: SourceState) -> SourcePlan:
+        """Read no more: time ends where the source is."""
+        return drain_source(self.definition, state)
+
+    def idle(self) -> bool:
+        """There is nothing to read now: is there really nothing on its way either?"""
+        enumerator = self.enumerator
+        return enumerator.idle() if isinstance(enumerator, KnowsIdle) else True
+
     def shed(self, state: SourceState, now_ms: Milliseconds) -> SourceState:
         """Skip what lies between the position and the newest input, if the source can."""
         enumerator = self.enumerator
         if state.ended or not isinstance(enumerator, Sheds):
             return state
         position, records = enumerator.shed(state.position, now_ms)
-        return msgspec.structs.replace(state, position=position, shed=state.shed + records)
+        return msgspec.structs.replace(state.without(LeftOut(shed=records)), position=position)
 
     def caught_up(self, plan: SourcePlan, goal: Position) -> bool:
         """Does the source get with this plan to where it once was? When that cannot be told: to the end of what there is now."""
@@ -136,17 +147,34 @@ def plan_source(
         held=held,
         ended=planned.exhausted,
     )
-    after = SourceState(
+    after = msgspec.structs.replace(
+        state,
         position=planned.position,
         clocks={p: state.clocks[p] for p in partitions if p in state.clocks},
         idle=idle,
         active_ms=active,
         ended=planned.exhausted,
-        shed=state.shed,
         kind=kind_of(definition.source),
     )
     news = bool(planned.splits) or planned.exhausted or idle != list(state.idle)
     return SourcePlan(order=order, after=after, splits=len(planned.splits), wake_ms=wake, backlog=planned.backlog, news=news)
+
+
+def drain_source(definition: SourceStep, state: SourceState) -> SourcePlan:
+    """The end of time for a source that could go on: no splits, and its clocks stay where they are until the end. Pure."""
+    watermarks = definition.watermarks
+    held: Milliseconds | None = None
+    if watermarks is not None and not state.ended:
+        active = [partition for partition in state.active_ms if partition not in state.idle]
+        held = min((_watermark(watermarks.clock(state.clocks.get(p)).watermark) for p in active), default=None)
+    return SourcePlan(
+        order=SourceOrder(tasks=[], clocks=state.clocks, held=held, ended=True),
+        after=msgspec.structs.replace(state, ended=True, kind=kind_of(definition.source)),
+        splits=0,
+        wake_ms=None,
+        backlog=0,
+        news=True,
+    )
 
 
 def kind_of(source: Source) -> str:

@@ -14,7 +14,7 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -209,12 +209,42 @@ def _key_text(schema: object) -> str:
     return "of no declared type" if schema is None or schema == "any" else f"of type {schema_text(schema)}"
 
 
-def check_trusted(infos: Iterable[StateInfo], *, trust: bool, source: str) -> None:
-    """State of a foreign place may not bring code that reading it would run."""
-    pickled = sorted({f"{info.step}.{info.name}" for info in infos if any(map(needs_trust, (info.schema, *info.earlier)))})
-    if pickled and not trust:
+def check_trusted(graph: Graph, before: StateLayout, claimed: Mapping[tuple[str, str], int], *, trust: bool, source: str) -> None:
+    """State of a foreign place may not bring code that reading it would run: by its stored schema, or by the program's codec."""
+    declared = {
+        (one.step, one.name)
+        for node in graph
+        for one in node.states()
+        if one.state is not None and state_codec(one.state).needs_trust
+    }
+    stored = {int(number): info for number, info in before.ids.items()}
+    _refuse_pickles(
+        (
+            f"{stored[number].step}.{stored[number].name}"
+            for place, number in claimed.items()
+            if number in stored and (place in declared or _kept_by_pickle(stored[number]))
+        ),
+        trust=trust,
+        source=source,
+    )
+
+
+def check_rewritings_trusted(rewritings: Iterable[Rewriting], *, trust: bool, source: str) -> None:
+    """A stored schema alone does not make a program unpickle: also in a job's own storage, somebody else may have written it."""
+    _refuse_pickles(
+        (f"{one.stored.step}.{one.stored.name}" for one in rewritings if _kept_by_pickle(one.stored)), trust=trust, source=source
+    )
+
+
+def _kept_by_pickle(info: StateInfo) -> bool:
+    return any(map(needs_trust, (info.schema, *info.earlier)))
+
+
+def _refuse_pickles(names: Iterable[str], *, trust: bool, source: str) -> None:
+    found = sorted(set(names))
+    if found and not trust:
         raise StateError(
-            f"state that is kept by pickle would be loaded from {source}: {', '.join(pickled)}",
+            f"state that is kept by pickle would be loaded from {source}: {', '.join(found)}",
             detail="loading pickled values runs code that comes with them",
-            hint="start with --trust if nobody but you can have written there",
+            hint="give --trust if nobody but you can have written there",
         )

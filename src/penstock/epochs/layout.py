@@ -19,7 +19,7 @@ from penstock.plan.nodes import Graph
 from penstock.plan.stages import StagedPlan
 from penstock.runtime.manifest import StateInfo, StateLayout
 from penstock.state.files import FileRef
-from penstock.state.key_groups import groups_of
+from penstock.state.key_groups import KeyGroups, groups_of
 
 StateIds = dict[tuple[str, str], int]
 
@@ -76,7 +76,7 @@ def _refuse(refused: list[Judgement]) -> None:
 
 
 def lay_out(
-    plan: StagedPlan, infos: dict[str, StateInfo], before: StateLayout | None, parallelism: int, max_parallelism: int, term: Term
+    plan: StagedPlan, infos: dict[str, StateInfo], before: StateLayout | None, parallelism: int, key_groups: KeyGroups, term: Term
 ) -> StateLayout:
     """The layout the take-over epoch commits."""
     stages = [list(stage.state_ids) for stage in plan.stages]
@@ -86,17 +86,20 @@ def lay_out(
     if before is None:
         return StateLayout(
             parallelism,
-            max_parallelism,
+            key_groups.count,
             plan.fingerprint,
             infos,
             stages,
             [[[] for _ in range(parallelism)] for _ in stages],
             empty,
             term,
+            key_hash=key_groups.hash,
         )
-    chains = [[_chain(before, ids, groups_of(p, parallelism, max_parallelism)) for p in range(parallelism)] for ids in stages]
+    chains = [[_chain(before, ids, groups_of(p, parallelism, key_groups.count)) for p in range(parallelism)] for ids in stages]
     due = [[_earliest(before, ids) for _ in range(parallelism)] for ids in stages]
-    return StateLayout(parallelism, max_parallelism, plan.fingerprint, infos, stages, chains, due, term)
+    return StateLayout(
+        parallelism, key_groups.count, plan.fingerprint, infos, stages, chains, due, term, key_hash=key_groups.hash
+    )
 
 
 def _chain(before: StateLayout, ids: Iterable[int], groups: range) -> list[FileRef]:

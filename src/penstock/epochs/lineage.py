@@ -16,11 +16,13 @@ import msgspec
 
 from penstock import paths
 from penstock.epochs.fencing import JobInfo, read_job
+from penstock.epochs.listing import notes_in
 from penstock.epochs.pins import newest_done
 from penstock.errors import AlreadyExistsError, PenstockError
 from penstock.ids import Epoch, JobId, Milliseconds
 from penstock.runtime.manifest import Restored
-from penstock.storage import Storage, open_storage
+from penstock.storage import Storage, open_named
+from penstock.storage.documents import NOTE_BYTES, read_small
 from penstock.storage.sealed import seal, unseal
 
 log = logging.getLogger("penstock")
@@ -98,8 +100,10 @@ def note_savepoint(storage: Storage, job: JobInfo, *, identity: str, place: str,
     )
 
 
-def note_restore(storage: Storage, restored: Restored, *, of: JobId, home: str) -> None:
-    """The job in this storage was started from a snapshot of the job `of` in `home`; that one is told, if it can be reached."""
+def note_restore(storage: Storage, restored: Restored, *, of: JobId, home: str, by: Storage) -> None:
+    """The job in this storage was started from a snapshot of the job `of` in `home`; that one is told, if it can be reached.
+
+    `by`: the place that names `home`."""
     own = read_job(storage)
     identity = f"{restored.at:010d}-{restored.identity.replace('@', '-')}"
     note = Note(
@@ -114,7 +118,7 @@ def note_restore(storage: Storage, restored: Restored, *, of: JobId, home: str) 
     )
     _note(storage, note)
     if of != own.job and home:
-        _best_effort(lambda: note_fork(open_storage(home), own, storage.uri, note))
+        _best_effort(lambda: note_fork(open_named(home, by), own, storage.uri, note))
 
 
 def note_fork(parent: Storage, child: JobInfo, home: str, restore: Note) -> None:
@@ -150,9 +154,9 @@ def _best_effort(action: Callable[[], None]) -> None:
 def read_notes(storage: Storage) -> list[Note]:
     """The notes of one job, oldest first. Those that cannot be read are left out, with a warning."""
     found = []
-    for listed in storage.list(paths.LINEAGE):
+    for listed in notes_in(storage):
         try:
-            note = unseal(storage.read(listed.path), Note, f"{storage.uri}/{listed.path}")
+            note = unseal(read_small(storage, listed.path, NOTE_BYTES), Note, f"{storage.uri}/{listed.path}")
         except PenstockError as error:
             log.warning("%s", error.what)
             continue
@@ -174,7 +178,7 @@ def _oldest(storage: Storage) -> Storage:
             return storage
         parent = parents[0]
         try:
-            above = open_storage(parent.home)
+            above = open_named(parent.home, storage)
             if read_job(above).job != parent.job:
                 return storage
         except (PenstockError, OSError):
@@ -187,7 +191,7 @@ def _descend(storage: Storage, above: set[JobId]) -> Lineage:
     job = read_job(storage)
     notes = read_notes(storage)
     above = above | {job.job}
-    children = [(note, _child(note, above)) for note in notes if note.kind == "fork" and note.job not in above]
+    children = [(note, _child(note, above, storage)) for note in notes if note.kind == "fork" and note.job not in above]
     return Lineage(
         name=job.name,
         job=job.job,
@@ -199,9 +203,9 @@ def _descend(storage: Storage, above: set[JobId]) -> Lineage:
     )
 
 
-def _child(note: Note, above: set[JobId]) -> Lineage:
+def _child(note: Note, above: set[JobId], by: Storage) -> Lineage:
     try:
-        storage = open_storage(note.home)
+        storage = open_named(note.home, by)
         if read_job(storage).job == note.job:
             return _descend(storage, above)
     except (PenstockError, OSError) as error:

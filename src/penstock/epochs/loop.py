@@ -11,9 +11,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from penstock.config import JobConfig
 from penstock.connectors.protocol import Committer
+from penstock.deadlines import Closing
 from penstock.epochs.admission import Admission
 from penstock.epochs.agreement import check_agreement
 from penstock.epochs.checkpoints import Checkpoints
@@ -24,7 +27,7 @@ from penstock.epochs.control import Inbox
 from penstock.epochs.deciding import Decider, Decision
 from penstock.epochs.endings import Endings
 from penstock.epochs.ends import describe_sinks, open_committers, open_sources
-from penstock.epochs.executor import Executor
+from penstock.epochs.executor import Abandons, Executor
 from penstock.epochs.fencing import fenced, find_head
 from penstock.epochs.following import manifest_after, manifest_without
 from penstock.epochs.going_back import look_back, publication_of
@@ -32,13 +35,17 @@ from penstock.epochs.history import JobResult, Listener, record_of
 from penstock.epochs.inputs import SourceInput
 from penstock.epochs.intents import read_intent, write_intent
 from penstock.epochs.lease import SignOfLife
+from penstock.epochs.local_state import LocalState
 from penstock.epochs.mirroring import Mirror, mirror_of
 from penstock.epochs.mirrors import mark_started, passed_over, read_mirror
+from penstock.epochs.opening import StateOpening
 from penstock.epochs.orphans import OrphanSweep
+from penstock.epochs.persisting import persist
 from penstock.epochs.pipeline import Pipeline, RanEpoch
 from penstock.epochs.publishing import Publishing
 from penstock.epochs.repairs import describe
 from penstock.epochs.rescaling import Rescale
+from penstock.epochs.restarting import GiveUp, Seen, after_failures, seen
 from penstock.epochs.results import committables_of, files_of
 from penstock.epochs.retention import Retention
 from penstock.epochs.takeover import (
@@ -52,13 +59,17 @@ from penstock.epochs.takeover import (
     take_over,
     take_over_manifest,
 )
+from penstock.epochs.wholeness import is_damaged, state_files, with_way_out
 from penstock.errors import (
+    CorruptFileError,
     DeltaTooLargeError,
+    EpochFailedError,
     ExecutorLostError,
     FencedError,
     LayersLostError,
     PenstockError,
     SinkRefusedError,
+    StorageError,
 )
 from penstock.failpoints import fail_point
 from penstock.ids import MAX_WATERMARK, Epoch, Milliseconds, StepId, Term
@@ -66,12 +77,15 @@ from penstock.plan.nodes import Graph
 from penstock.plan.rewrites import rewrite
 from penstock.programs import Program
 from penstock.runtime.job import CompiledJob
+from penstock.runtime.left_out import LeftOut
 from penstock.runtime.manifest import Manifest, WentBack
 from penstock.runtime.orders import TaskReport
 from penstock.storage import Storage
 from penstock.timing.durations import to_ms
 
 log = logging.getLogger("penstock")
+
+T = TypeVar("T")
 
 IDLE_POLL_S = 0.01
 KEEP_WARM_S = 20.0
@@ -115,9 +129,19 @@ class EpochLoop:
         self._rescaling = rescale
         """The request that this loop was started for."""
         self._program = program
-        self._failures = 0
+        self._failures: list[Seen] = []
+        """In a row: since the last epoch that ran, or the job was idle."""
+        self._unmade: Epoch | None = None
+        """The head when a commit on top of it failed: until one succeeds, that failure counts."""
+        self._repeated = 0
+        """How often steps outside of the epochs were tried again."""
+        self._at_once = False
+        """Stopped in the middle of something: nothing is waited for."""
+        self._overdue = ""
+        """Why what runs is not waited for, though the job was to stop after it."""
+        self._came_round = 0.0
         self._inbox = Inbox(storage)
-        self._endings = Endings(self._inbox, config, self._clock)
+        self._endings = Endings(self._inbox, self._clock, drain=config.drain)
         self._retention = Retention(storage, config.keep)
         self._admission = Admission(
             target_ms=to_ms(config.target_epoch),
@@ -131,7 +155,11 @@ class EpochLoop:
         self._careful = 0
         self._tried: list[RanEpoch] = []
         """Epochs whose commit failed, until it is known whether they are committed."""
+        self._warned: set[str] = set()
+        """Steps whose warning has been passed on."""
         self._mirror: Mirror | None = None
+        self._local = LocalState(config, executor)
+        self._opening = StateOpening(storage, executor, fall_back=config.fall_back)
         self._warmed = time.monotonic()
         self.result: JobResult
         self._head: Manifest
@@ -152,19 +180,35 @@ class EpochLoop:
         """Stop after the current epoch. Safe from a signal handler or another thread."""
         self._endings.handed_over = True
 
+    def _told_to_stop(self) -> bool:
+        return self._endings.handed_over
+
+    def look_ahead(self) -> bool:
+        """Does a request tell the job to stop? For when the loop is held up. Safe from another thread."""
+        return self._endings.look_ahead()
+
+    @property
+    def held_up_s(self) -> float:
+        """For how long the loop has not come round; 0 before it is ready."""
+        return time.monotonic() - self._came_round if self._came_round else 0.0
+
+    def give_up(self, because: str) -> None:
+        """Stop without waiting for anything any more. Safe from another thread; whoever ran the epoch has to be interrupted."""
+        self._overdue = because
+        if hasattr(self, "_pipeline"):
+            self._pipeline.give_up(EpochFailedError(because))
+
     def run(self) -> JobResult:
         """Run the job to its end."""
         try:
             self._take_over()
             self.result.finished = self._head.finished
-            while True:
-                while not self._head.finished and not self._endings.look():
-                    self._turn()
-                if self._settle():
-                    break
-            self._endings.settle(self._pipeline.head)
+            while not self._attempt(self._step):
+                pass
+            self._see_through(lambda: self._endings.settle(self._pipeline.head), "the request to stop was not answered")
             self.result.last_epoch = self._pipeline.head.epoch
             self.result.stopped |= self._endings.stopped
+            self.result.drained = self._pipeline.head.drained is not None
             self.result.rescale = self._endings.rescale
             if self._endings.rescale is not None:
                 fail_point("rescale:stopped")
@@ -175,12 +219,27 @@ class EpochLoop:
             return self.result
         except FencedError:
             raise
-        except Exception:
+        except Exception as error:
+            if self._overdue and hasattr(self, "_pipeline") and not isinstance(error, SinkRefusedError):
+                return self._leave_off(error)
             self._life.release("failed")
+            raise
+        except (KeyboardInterrupt, SystemExit):
+            self._at_once = True
             raise
         finally:
             self._life.close()
             self._close()
+
+    def _leave_off(self, error: Exception) -> JobResult:
+        """The last committed epoch is the end."""
+        head = self._pipeline.head
+        log.warning("nothing is committed after epoch %d: %s", head.epoch, self._overdue)
+        log.debug("what ended the wait: %s", error)
+        self.result.last_epoch, self.result.stopped = head.epoch, True
+        self._endings.settle(head, self._overdue)
+        self._life.release(self._endings.named)
+        return self.result
 
     # --- starting ----------------------------------------------------------------------------------------------------------
 
@@ -188,26 +247,32 @@ class EpochLoop:
         """Become the driver. One that still drives may commit an epoch meanwhile: then it is gone on from that one."""
         for attempt in range(TAKE_OVERS):
             try:
-                self._try_take_over()
-                return
+                lost, started = self._persist(self._try_take_over, failed=lambda: self._close_ends(self._closing()))
+                break
             except FencedError:
-                newest = find_head(self._storage, fall_back=True).manifest
-                if newest is None or newest.term >= self._term or attempt == TAKE_OVERS - 1:
+                newest = self._persist(lambda: find_head(self._storage, fall_back=True)).manifest
+                if newest is None or newest.term >= self._term or attempt == TAKE_OVERS - 1 or self._life.gives_way:
                     raise
                 log.info("epoch %d was committed by the driver that is to be replaced", newest.epoch)
-                self._close_ends()
+                self._close_ends(self._closing())
+        self._begin(lost, started)
 
-    def _try_take_over(self) -> None:
-        """Finish what the last driver committed, lay state out, commit an empty epoch."""
+    def _try_take_over(self) -> tuple[Epoch, bool]:
+        """Finish what the last driver committed, lay state out, commit an empty epoch: as a whole, with a term of its own.
+
+        Up to which epoch a mirror has lost some; whether the executor is started."""
         config, storage = self._config, self._storage
         taken = take_over(self._graph, config, storage, self._start, self._python_paths, self._program, self._life.take_term)
         self._job, self._term = taken.job, taken.term
-        self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
+        self._local.hold(taken.job)
+        self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri, restarts=self._repeated)
+        self.result.left_out = taken.before.left_out_in_all if taken.before is not None else LeftOut()
         self._sources = open_sources(self._graph, config, storage, self._job, self._executor)
         self._committers = open_committers(self._graph, storage, self._job, taken.term)
         named = describe_sinks(self._graph)
         lost = passed_over(read_mirror(storage), taken.head)
         self._back = look_back(storage, taken.head, taken.before, taken.info.job, config, self._committers, named, lost)
+        started = self._opening.open(taken)
         fail_point("recovery:before-commit")
         finish_commits(storage, taken.head, self._committers, guarantee=config.guarantee, back=self._back)
         if config.guarantee == "exactly-once" and self._back is None:
@@ -233,6 +298,11 @@ class EpochLoop:
             mirror=self._mirror,
         )
         self._commit_take_over(taken)
+        return lost, started
+
+    def _begin(self, lost: Epoch, started: bool) -> None:
+        """The take-over is committed: what there is to do before the first epoch."""
+        config = self._config
         self._decider = Decider(
             config=config,
             job=self._job,
@@ -242,54 +312,50 @@ class EpochLoop:
             checkpoints=self._checkpoints,
             plan_number=self._head.plan,
         )
-        if lost:
-            mark_started(storage)
-        if self._start is not None:
-            self._start.release()
         repairing = config.guarantee == "at-least-once" and self._head.repair is not None  # what it replaces is of a commit
         self._pipeline = Pipeline(self._head, self._publishing.commit, 0 if repairing else self._depth)
         self._checkpoints.made(self._head.processing_time)
-        fail_point("recovery:taken-over")
-        self._inbox.drop_old()
-        sweep_orphans(storage, self._retention.referenced(), self._term, self._head.epoch, self._committers)
-        self._executor.start(self._job)
+        self._persist(lambda: self._clear_up(lost))
+        if not started:
+            self._executor.start(self._job)
         self._life.ready()
         if self._rescaling is not None:
             fail_point("rescale:taken-over")
             message, result = self._rescaling.told(self._clock.now_ms())
             log.info("%s", message)
-            self._inbox.answer(self._rescaling.request, True, message, **result)
+            answer = partial(self._inbox.answer, self._rescaling.request, True, message, **result)
+            self._see_through(answer, "the request to rescale was not answered")
+
+    def _clear_up(self, lost: Epoch) -> None:
+        """What the take-over leaves behind. May be repeated."""
+        if lost:
+            mark_started(self._storage)
+        if self._start is not None:
+            self._start.release()
+        fail_point("recovery:taken-over")
+        self._inbox.drop_old()
+        sweep_orphans(self._storage, self._retention.referenced(), self._term, self._head.epoch, self._committers)
 
     def _commit_take_over(self, taken: Taken) -> None:
+        self._life.check_silent()
         manifest = take_over_manifest(taken, self._config, self._storage, self._clock.now_ms(), self._back)
         if (claim := claim_of(taken, manifest)) is not None:
             write_manifest(self._storage, claim)
             fail_point("rollback:claimed")
-        self._publishing.publish(manifest)
+        write_manifest(self._storage, manifest)
+        self._life.committed()
+        self._persist(lambda: self._publishing.complete(manifest))
         self._head = manifest
+        self.result.count(manifest.left_out_in_all)
         if told := describe(manifest.repair):
             log.warning("%s", told)
 
     # --- one turn ----------------------------------------------------------------------------------------------------------
 
-    def _turn(self, *, checkpoint: bool = False) -> None:
-        """Run an epoch if there is a reason to, otherwise wait. `checkpoint`: to make what has run durable is a reason."""
-        self._life.touch()
+    def _attempt(self, step: Callable[[], bool]) -> bool:
+        """Take a step, and recover if it fails: whatever it is about, the restart policy decides. False: there are more."""
         try:
-            self._pipeline.check()
-            if self._careful:
-                self._pipeline.drain()
-            self._checkpoints.wanted |= checkpoint or self._careful > 0
-            committed, waiting = self._pipeline.look()
-            now = processing_time(self._clock.now_ms(), self._head)
-            decision = self._decider.decide(self._head, committed, waiting, now)
-            if isinstance(decision, Decision):
-                self._run_epoch(decision)
-                self._failures = 0
-            elif self._config.until_idle:
-                self._endings.idle = True
-            else:
-                self._wait(decision.wake_ms)
+            return step()
         except (FencedError, SinkRefusedError):
             raise
         except DeltaTooLargeError:
@@ -298,8 +364,46 @@ class EpochLoop:
             log.info("%s", error.what)
             self._careful = CAREFUL
             self._recover(error, free=True)
+        except CorruptFileError as error:
+            self._give_up_if_damaged(error)
+            self._recover(error)
         except PenstockError as error:
             self._recover(error)
+        return False
+
+    def _step(self) -> bool:
+        """Look whether the job is to end; if not, take a turn. True: this is the end, and all that has run is committed."""
+        if not self._head.finished and not self._endings.look(self._job, self._head):
+            self._turn()
+            return False
+        if not self._settle():
+            return False
+        if self._head.finished or not self._endings.draining:
+            return True
+        self._turn(drain=True)
+        return False
+
+    def _turn(self, *, checkpoint: bool = False, drain: bool = False) -> None:
+        """Run an epoch if there is a reason to, otherwise wait. `checkpoint`: to make what has run durable is a reason.
+        `drain`: to end all time is one."""
+        self._life.touch()
+        self._came_round = time.monotonic()
+        self._pipeline.check()
+        if self._careful:
+            self._pipeline.drain()
+        self._checkpoints.wanted |= checkpoint or self._careful > 0
+        committed, waiting = self._pipeline.look()
+        now = processing_time(self._clock.now_ms(), self._head)
+        decision = self._decider.decide(self._head, committed, waiting, now, drain=drain)
+        if isinstance(decision, Decision):
+            self._run_epoch(decision)
+            self._forgive()
+        elif self._config.until_idle and self._decider.idle():
+            self._endings.idle = True
+        else:
+            self._wait(decision.wake_ms)
+            if not waiting:
+                self._forgive()
 
     def _settle(self) -> bool:
         """Have all that has run committed; False if there is more to do."""
@@ -307,24 +411,19 @@ class EpochLoop:
         if waiting and not waiting[-1].durable:
             self._turn(checkpoint=True)
             return False
-        try:
-            self._pipeline.drain()
-        except (FencedError, SinkRefusedError):
-            raise
-        except PenstockError as error:
-            self._recover(error)
-            return False
+        self._pipeline.drain()
         return True
 
     def _run_epoch(self, decision: Decision) -> None:
         started = time.perf_counter()
         order, durability = decision.order, decision.durability
-        if self._config.guarantee == "at-most-once":
-            write_intent(self._storage, self._job.job, order.epoch, self._term, decision.sources)
+        if self._config.guarantee == "at-most-once" and decision.drained is None:  # which reads nothing, and may be tried again
+            write_intent(self._storage, self._job.job, order.epoch, self._term, decision.sources, order.sources)
         self._retention.in_use = order.head
         reports: list[TaskReport] = []
         try:
             reports = self._executor.run(order)
+            self._warn(reports)
             fail_point("epoch:ran")
             check_agreement(self._job, reports)
         except PenstockError:
@@ -364,38 +463,84 @@ class EpochLoop:
         self._admission.learn(record.records_in, took)
         pause = to_ms(self._config.epoch_interval) / 1000 - took
         if pause > 0:
-            self._clock.sleep(pause)
+            self._clock.pause(pause, self._told_to_stop)
 
     # --- trouble -----------------------------------------------------------------------------------------------------------
 
     def _recover(self, error: PenstockError, *, free: bool = False) -> None:
-        """After a failed epoch: wait and try again, or give up with the reason. `free`: this failure does not count."""
+        """After a failed step: wait and try again, or give up with the reason. `free`: this failure does not count."""
         while True:
+            if self._overdue:
+                raise error
             if not free:
                 self._wait_after(error)
             try:
                 if isinstance(error, ExecutorLostError):
                     self._executor.restart()
                 self._regroup(error)
-                break
+                if self._config.guarantee == "at-most-once":
+                    self._skip_failed()
+                return
             except (FencedError, SinkRefusedError):
                 raise
             except PenstockError as another:  # the storage, say, is not back yet
                 error, free = another, False
-        if self._config.guarantee == "at-most-once":
-            self._skip_failed()
+
+    def _forgive(self) -> None:
+        """An epoch has run, or there is nothing to do: what failed before no longer counts, unless it was a commit, and is yet to
+        succeed."""
+        if self._unmade is None or self._pipeline.head.epoch > self._unmade:
+            self._failures, self._unmade = [], None
+
+    def _persist(self, action: Callable[[], T], *, failed: Callable[[], None] = lambda: None) -> T:
+        """Take a step outside of the epochs, which may be repeated, though the storage does not answer for a while."""
+
+        def count() -> None:
+            self._repeated += 1
+            if hasattr(self, "result"):
+                self.result.restarts += 1
+            failed()
+
+        return persist(action, self._config.restart, pause=self._pause, failed=count)
+
+    def _see_through(self, action: Callable[[], None], otherwise: str) -> None:
+        """The same, for a step whose failure changes nothing about the job."""
+        try:
+            self._persist(action)
+        except StorageError as error:
+            log.warning("%s: %s", otherwise, error)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait before another attempt; not on, once told to stop meanwhile."""
+        stopping = self._told_to_stop()
+        self._clock.pause(seconds, lambda: self._told_to_stop() and not stopping)
+
+    def _give_up_if_damaged(self, error: CorruptFileError) -> None:
+        """A damaged file of state stays damaged; and the longer the job runs, the fewer whole epochs are kept."""
+        head = self._pipeline.head
+        try:
+            damaged = is_damaged(self._storage, error.what, state_files(head.state))
+            found = with_way_out(self._storage, head.job, error) if damaged else None
+        except StorageError as another:
+            log.warning("whether state is damaged cannot be seen now: %s", another.what)
+            return
+        if found is not None:
+            raise found from error
 
     def _wait_after(self, error: PenstockError) -> None:
-        self._failures += 1
+        self._failures.append(seen(error))
         self.result.restarts += 1
         self._orphans.failed()
-        delay = self._config.restart.delay_ms(self._failures)
-        if delay is None:
-            last = self._pipeline.head.epoch
-            error.add_note(f"gave up after {self._failures} failures in a row; the last committed epoch is {last}")
+        skips = self._config.guarantee == "at-most-once"
+        verdict = after_failures(self._failures, self._config.restart, skips=skips)
+        if isinstance(verdict, GiveUp):
+            error.add_note(f"{verdict.because}; the last committed epoch is {self._pipeline.head.epoch}")
             raise error
-        log.warning("epoch failed (%d in a row), trying again in %d ms: %s", self._failures, delay, error)
-        self._clock.sleep(delay / 1000)
+        if verdict.repeated:
+            log.warning("the same error again, trying again in %d ms: %s", verdict.delay_ms, error.what)
+        else:
+            log.warning("failure %d in a row, trying again in %d ms: %s", len(self._failures), verdict.delay_ms, error)
+        self._pause(verdict.delay_ms / 1000)
 
     def _regroup(self, error: PenstockError) -> None:
         """After a failure: what can still be committed is, what was run on top of what cannot is given up."""
@@ -406,6 +551,7 @@ class EpochLoop:
             raise
         except PenstockError:
             failed = True
+            self._unmade = self._pipeline.head.epoch
         _, waiting = self._pipeline.look()
         if failed and waiting:
             discarded = self._pipeline.discard()
@@ -434,8 +580,16 @@ class EpochLoop:
         if sources:
             skipped = manifest_without(head, sources, self._term, self._decider.new_plan_number(), self._clock.now_ms())
             self._publishing.publish(skipped)
+            self.result.count(skipped.left_out_in_all)
             self._pipeline.reset(skipped)
             self._head = skipped
+
+    def _warn(self, reports: list[TaskReport]) -> None:
+        """Pass on what tasks have to say, once for each step."""
+        for step, text in (item for report in reports for item in report.warnings.items()):
+            if step not in self._warned:
+                self._warned.add(step)
+                log.warning("%s", text)
 
     def _abort(self, epoch: Epoch, reports: list[TaskReport]) -> None:
         """Let the sinks drop what was staged for an epoch that will not be."""
@@ -451,7 +605,7 @@ class EpochLoop:
 
     def _wait(self, wake_ms: Milliseconds | None) -> None:
         if not self._pipeline.look()[1]:
-            self._retention.sweep()
+            self._retention.tidy()
         if time.monotonic() - self._warmed > KEEP_WARM_S:
             self._warmed = time.monotonic()
             self._executor.keep_warm()
@@ -460,23 +614,35 @@ class EpochLoop:
             pause = max(0.001, min(0.25, (wake_ms - self._clock.now_ms()) / 1000))
         self._clock.sleep(pause)
 
-    def _close_ends(self) -> None:
+    def _close_ends(self, closing: Closing) -> None:
         for source in self._sources:
-            _quietly(source.close)
-        for committer in self._committers.values():
-            _quietly(committer.close)
+            closing.end(f"the source {source.step}", source.close)
+        for step, committer in self._committers.items():
+            closing.end(f"the sink {step}", committer.close)
+        self._sources, self._committers = [], {}
         if hasattr(self, "_compactor"):
-            _quietly(self._compactor.close)
+            closing.end("the compaction", self._compactor.close)
         if self._mirror is not None:
-            _quietly(self._mirror.close)
+            closing.end("the mirror", self._mirror.close)
 
     def _close(self) -> None:
+        closing = self._closing()
         if hasattr(self, "_pipeline"):
-            _quietly(self._pipeline.close)
-            _quietly(self._publishing.close)
-        self._close_ends()
+            closing.end("the commit under way", lambda: self._pipeline.close(wait=not self._at_once))
+            closing.end("the files being written", self._publishing.close)
+        if self._at_once and isinstance(self._executor, Abandons):
+            closing.end("the executor", self._executor.abandon)
+            self._close_ends(closing)
+            _quietly(self._local.leave)
+            return
+        self._close_ends(closing)
         if self._endings.rescale is None:
-            _quietly(self._executor.close)
+            self._local.ends(finished=hasattr(self, "result") and self.result.finished)
+            _quietly(self._executor.close)  # which has a deadline of its own
+        _quietly(self._local.leave)
+
+    def _closing(self) -> Closing:
+        return Closing(to_ms(self._config.stop_within) / 1000)
 
 
 def _depth(config: JobConfig) -> int:

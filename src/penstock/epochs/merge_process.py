@@ -5,6 +5,7 @@ It talks msgpack over its standard streams: a task in, a file reference or an er
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -43,6 +44,7 @@ class MergeProcess:
                     [sys.executable, "-c", _MAIN, self._uri],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
+                    process_group=0,  # Ctrl-C at a terminal is for the driver: it ends this process when it stops
                 )
             assert self._process.stdin is not None
             assert self._process.stdout is not None
@@ -86,4 +88,7 @@ def serve(storage_uri: str, tasks: IO[bytes], answers: IO[bytes]) -> None:
             merged = Merged(ref=merge(storage, msgspec.msgpack.decode(data, type=MergeTask)))
         except Exception as error:
             merged = Merged(error=f"{type(error).__name__}: {error}")
-        _send(answers, msgspec.msgpack.encode(merged))
+        try:
+            _send(answers, msgspec.msgpack.encode(merged))
+        except BrokenPipeError:  # the driver is gone
+            os._exit(1)

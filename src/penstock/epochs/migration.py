@@ -24,7 +24,6 @@ from penstock.failpoints import fail_point
 from penstock.functions import function_location
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds, Term
 from penstock.runtime.manifest import StateLayout
-from penstock.runtime.operators.operator import innermost
 from penstock.state.entry_keys import split_entry_key
 from penstock.state.evolution import needs_trust
 from penstock.state.files import FileIdentity, FileRef, read_entries, write_merged_delta
@@ -35,6 +34,7 @@ from penstock.state.layout import group_of_store_key, state_id_of_store_key, tim
 from penstock.state.merging import live, newest
 from penstock.state.rewriting import Entries, Values
 from penstock.storage import Storage
+from penstock.tracebacks import innermost
 
 log = logging.getLogger("penstock")
 
@@ -119,9 +119,10 @@ class StateRewriter:
                 hint="the job is as it was; give the state migrate=, which makes a value of the new type of each stored one",
             )
         place = innermost(error)
+        said, more = (error.what, f"{error.detail}\n") if isinstance(error, PenstockError) else (str(error), "")
         return UserCodeError(
-            f"migrate= of {where}: {type(error).__name__}: {error}",
-            detail=f"{detail}function: {function_location(function)}" + (f"\nraised at: {place}" if place else ""),
+            f"migrate= of {where}: {type(error).__name__}: {said}",
+            detail=f"{detail}{more}function: {function_location(function)}" + (f"\nraised at: {place}" if place else ""),
             hint="the job is as it was; mend the function: it gets every stored value and returns one of the declared type",
         )
 

@@ -22,6 +22,7 @@ import msgspec
 
 from penstock import paths
 from penstock.epochs.fencing import JobInfo, read_job
+from penstock.epochs.listing import newest_term_in, notes_in, state_files_in
 from penstock.epochs.mirrors import VERSION, MirrorInfo, mark_mirrored, read_mirror, write_mirror
 from penstock.epochs.pins import kept_epochs, pin
 from penstock.epochs.retention import Retention, orphans
@@ -31,7 +32,7 @@ from penstock.ids import Epoch, Term
 from penstock.runtime.manifest import Manifest, encode_manifest
 from penstock.state.copying import copy_file
 from penstock.state.files import FileRef, verify_file
-from penstock.storage import Storage, open_storage
+from penstock.storage import LocalStorage, Storage, open_storage, private
 
 log = logging.getLogger("penstock")
 
@@ -162,7 +163,7 @@ class Mirror:
         self._check_ours(mirror)
 
     def _check_ours(self, mirror: MirrorInfo | None) -> None:
-        newest = max((paths.epoch_number(listed.path) for listed in self._target.list(paths.TERMS)), default=0)
+        newest = newest_term_in(self._target)
         if newest > self._term or (mirror is not None and mirror.started_ms is not None):
             raise MirrorReplacedError(
                 f"{self._target.uri} is driven, or mirrored into, by term {newest}; this is term {self._term}"
@@ -176,6 +177,8 @@ class Mirror:
             self._check_ours(read_mirror(self._target))
             return
         self.check()
+        if isinstance(self._target, LocalStorage):
+            self._target.make_private()
         # First of all mirror.json: what has none is not known to be a mirror.
         self._mirrored = max(kept_epochs(self._target)[0], default=Epoch(0))
         self._tell()
@@ -183,7 +186,7 @@ class Mirror:
         mark_mirrored(self._target, self._term)
         epochs, _ = kept_epochs(self._target)
         self._retention.load(epochs)
-        there = {listed.path for listed in self._target.list(paths.STATE)}
+        there = {listed.path for listed in state_files_in(self._target)}
         self._have = self._retention.referenced() & there
 
     def _copy(self, manifest: Manifest) -> None:
@@ -196,8 +199,9 @@ class Mirror:
                 if time.monotonic() - self._told_at > KNOWN_EVERY_S:
                     self._tell()
         programs = [paths.program(manifest.program)] if manifest.program else []
-        notes = [listed.path for listed in self._storage.list(paths.LINEAGE)]
-        _copy_small(self._storage, self._target, [*programs, *notes])
+        notes = [listed.path for listed in notes_in(self._storage)]
+        _copy_small(self._storage, self._target, notes)
+        _copy_small(self._storage, private(self._target), programs)
         fail_point("mirror:files")
         self._check_ours(read_mirror(self._target))
         if manifest.epoch > max(kept_epochs(self._target)[0], default=0):

@@ -17,12 +17,15 @@ import msgspec
 from penstock import paths
 from penstock.epochs.commit import mark_done
 from penstock.epochs.fencing import Head, find_head, read_job
+from penstock.epochs.liveness import may_be_driven, watch
 from penstock.epochs.pins import kept_epochs
 from penstock.epochs.standby import Seen, observe
 from penstock.errors import ConfigError, CorruptFileError, NotFoundError, PenstockError
 from penstock.ids import Epoch, JobId, Milliseconds, Term
+from penstock.invocation import again_with
 from penstock.runtime.manifest import load_manifest
 from penstock.storage import Storage, open_storage
+from penstock.storage.documents import NOTE_BYTES, read_small
 from penstock.storage.sealed import seal, unseal
 
 VERSION = 1
@@ -62,7 +65,7 @@ def write_mirror(storage: Storage, info: MirrorInfo, *, durable: bool = False) -
 def read_mirror(storage: Storage) -> MirrorInfo | None:
     """What a storage is a mirror of; None if it is none."""
     try:
-        data = storage.read(paths.MIRROR)
+        data = read_small(storage, paths.MIRROR, NOTE_BYTES)
     except NotFoundError:
         return None
     info = unseal(data, MirrorInfo, f"{storage.uri}/{paths.MIRROR}")
@@ -104,16 +107,28 @@ def check_start(
     lease_s: float,
     *,
     force: bool,
+    fall_back: bool,
     tell: Callable[[str], None],
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Before a job is started: if its storage is a mirror, refuse while the first storage is driven, and say what is lost."""
     info = read_mirror(storage)
-    if info is not None:
-        info = unstarted(info, find_head(storage, fall_back=True))
     if info is None:
         return
+    head = find_head(storage, fall_back=True)
+    info = unstarted(info, head)
+    if info is None:
+        return
+    newest = head.manifest.epoch if head.manifest is not None else Epoch(0)
+    if newest < info.mirrored and not fall_back:  # it is written after the manifest
+        raise CorruptFileError(
+            f"the mirror {storage.uri} is not whole: {paths.manifest(info.mirrored)} is missing, and was mirrored",
+            detail=f"{paths.MIRROR} tells of epoch {info.mirrored}; the newest that is there is {newest or 'none'}",
+            hint="put it back from a copy; or go on from what is there, and lose what came after it: "
+            f"{again_with('--fall-back')}",
+        )
+    info = msgspec.structs.replace(info, mirrored=newest)  # it may be further than was noted
     tell(f"{storage.uri} is a mirror of {info.storage}, as of epoch {info.mirrored}: {info.lost}")
     driver = None if force else _driver(info, lease_s, tell, monotonic, sleep)
     if driver is not None:
@@ -123,7 +138,7 @@ def check_start(
             hint="stop that driver first; or start with --force, which takes its output back and lets it fail",
         )
     mark_mirrored(storage, info.term)
-    tell(f"goes on from epoch {info.mirrored}; output that was published after it is taken back, or repeated")
+    tell(f"goes back to epoch {info.mirrored}: output that was published after it is taken back, or repeated")
 
 
 def _driver(
@@ -140,17 +155,11 @@ def _driver(
             tell(f"{info.storage} holds the job no more")
             return None
         seen = observe(first)
-        if seen.lease is None or seen.lease.released:
+        leases = [lease for lease in (seen.lease, seen.attempt) if lease is not None]
+        if not leases or not may_be_driven(first, seen):
             return None
         tell(f"{info.storage} can be read: is it driven?")
-        limit = monotonic() + max(lease_s, seen.lease.lease_ms / 1000)
-        while monotonic() < limit:
-            sleep(min(0.25, lease_s / 10))
-            now = observe(first)
-            if now.lease is not None and now.lease.released:
-                return None
-            if (now.term, now.lease and now.lease.beat) != (seen.term, seen.lease.beat):
-                return now
+        return watch(first, seen, max(lease_s, *(lease.lease_ms / 1000 for lease in leases)), monotonic, sleep)
     except PenstockError as error:
         tell(f"{info.storage} cannot be read: {error.what}")
     return None

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable
 
 from penstock import paths
 from penstock.epochs.compactor import Compactor
+from penstock.epochs.listing import state_files_in
 from penstock.epochs.retention import Retention
 from penstock.errors import StorageError
 from penstock.failpoints import fail_point
@@ -65,7 +66,7 @@ class OrphanSweep:
             return
         self._due = time.monotonic() + SELDOM_S
         try:
-            listed = [entry.path for entry in self._storage.list(paths.STATE)]
+            listed = [entry.path for entry in state_files_in(self._storage)]
             found = settled_orphans(listed, self._term, manifest.plan, retention.known(), compactor.unsettled())
             fail_point("orphans:found")
             self._storage.delete(found)

@@ -24,11 +24,13 @@ import msgspec
 
 from penstock import paths
 from penstock.epochs.fencing import check_same_job, read_job
+from penstock.epochs.listing import epochs_in, pins_in
 from penstock.errors import ConfigError, CorruptFileError, NotFoundError, StorageError
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds
 from penstock.runtime.manifest import Manifest, load_manifest
 from penstock.storage import Storage
+from penstock.storage.documents import NOTE_BYTES, decode_json, read_small
 
 log = logging.getLogger("penstock")
 
@@ -102,10 +104,8 @@ def _renew(storage: Storage, held: Pin, stop: threading.Event) -> None:
 
 def kept_epochs(storage: Storage) -> tuple[list[Epoch], list[Epoch]]:
     """The epochs with a manifest; and those of them that are done."""
-    listed = [entry.path for entry in storage.list(paths.EPOCHS)]
-    done = {paths.epoch_number(path) for path in listed if path.endswith(".done")}
-    epochs = [paths.epoch_number(path) for path in listed if path.endswith(".json")]
-    return epochs, [epoch for epoch in epochs if epoch in done]
+    listed = epochs_in(storage)
+    return list(listed.manifests), listed.published
 
 
 def newest_done(storage: Storage) -> Epoch | None:
@@ -138,16 +138,16 @@ def pinned(storage: Storage) -> set[Epoch]:
     oldest = round(time.time() * 1000) - STALE_MS
     found: set[Epoch] = set()
     stale: list[str] = []
-    for listed in storage.list(paths.PINS):
+    for listed in pins_in(storage):
         if listed.modified_ms < oldest:
             stale.append(listed.path)
             continue
         try:
-            found.add(msgspec.json.decode(storage.read(listed.path), type=Pin).epoch)
+            found.add(decode_json(read_small(storage, listed.path, NOTE_BYTES), Pin, listed.path).epoch)
         except NotFoundError:
             continue
-        except msgspec.MsgspecError as error:
-            log.warning("%s cannot be read and is ignored: %s", listed.path, error)
+        except CorruptFileError as error:
+            log.warning("it is ignored: %s", error)
     if stale:
         storage.delete(stale)
     return found

@@ -122,6 +122,13 @@ class Pipeline:
         if self._failure is not None:
             raise self._failure
 
+    def give_up(self, because: PenstockError) -> None:
+        """Wait for no commit any more: whoever waits gets an error, the commit under way may yet succeed. From any thread."""
+        with self._changed:
+            self._closed = True
+            self._failure = self._failure or because
+            self._changed.notify_all()
+
     def discard(self) -> Discarded:
         """Forget all that waits: the next epoch goes on from `head`."""
         with self._changed:
@@ -131,12 +138,12 @@ class Pipeline:
             self._changed.notify_all()
             return dropped
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = True) -> None:
         """Let the commit under way end; begin no other."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        if self._thread is not None:
+        if self._thread is not None and wait:
             self._thread.join()
 
     def _ready(self) -> int:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from urllib.parse import unquote
 
 import msgspec
 
@@ -29,6 +30,7 @@ from penstock.epochs.results import add_metrics, counters_of, next_layout, volat
 from penstock.epochs.retention import Retention
 from penstock.errors import AlreadyExistsError, FencedError, PenstockError, SinkRefusedError, StorageError
 from penstock.failpoints import fail_point
+from penstock.failures import mark_of
 from penstock.ids import Epoch, Milliseconds, StepId
 from penstock.runtime.manifest import EpochInput, Manifest, StateLayout
 from penstock.runtime.orders import StepMetrics
@@ -73,6 +75,8 @@ class Publishing:
         self._mirror = mirror
         self._writers: ThreadPoolExecutor | None = None
         self._told = Epoch(0)
+        self._shed = result.left_out.shed
+        """Of this, all but what the listeners were told was shed before this run."""
 
     def commit(self, head: Manifest, group: list[RanEpoch]) -> Manifest:
         """One manifest for epochs that follow `head`."""
@@ -132,7 +136,7 @@ class Publishing:
 
     def _insist(self, action: Callable[[], None], epoch: Epoch) -> None:
         """A committed epoch cannot be planned anew: a sink that refuses is asked again, until the restart policy gives up."""
-        failures = 0
+        failures, told = 0, ""
         while True:
             try:
                 return action()
@@ -142,12 +146,17 @@ class Publishing:
                 check_not_fenced(self._storage, epoch)  # a sink may know before this driver does
                 failures += 1
                 delay = self._config.restart.delay_ms(failures)
+                storage = is_of_storage(error, self._storage)
                 if delay is None:
                     error.add_note(
                         f"epoch {epoch} is committed and its output is staged; it will be published when the job starts again"
                     )
-                    raise SinkRefusedError(error.what, detail=error.detail, hint=error.hint) from error
-                log.warning("epoch %d is committed but a sink refused, trying again in %d ms: %s", epoch, delay, error)
+                    what = f"the job's storage failed while epoch {epoch} was published: {error.what}" if storage else error.what
+                    raise SinkRefusedError(what, detail=error.detail, hint=error.hint, nature=error.nature) from error
+                again, told = mark_of(error) == told, mark_of(error)
+                text = f"the same error again: {error.what}" if again else error
+                who = "the job's storage failed" if storage else "a sink refused"
+                log.warning("epoch %d is committed but %s, trying again in %d ms: %s", epoch, who, delay, text)
                 self._result.restarts += 1
                 self._sleep(delay / 1000)
 
@@ -161,12 +170,25 @@ class Publishing:
             source.committed(manifest.sources[source.step], manifest.epoch)
         now = time.perf_counter()
         for ran in group:
-            record = replace(ran.record, epoch=manifest.epoch, committed_ms=self._now_ms(), seconds=now - ran.started)
+            record = replace(
+                ran.record,
+                epoch=manifest.epoch,
+                committed_ms=self._now_ms(),
+                seconds=now - ran.started,
+                shed=max(0, ran.record.left_out.shed - self._shed),
+            )
+            self._shed = ran.record.left_out.shed
             self._result.add(record)
             counters_of(ran.reports, self._result.counters)
             self._result.finished = ran.manifest.finished
             for listener in self._listeners:
                 listener(record)
+
+
+def is_of_storage(error: PenstockError, storage: Storage) -> bool:
+    """Is it the job's storage that failed, rather than a sink or a place that it writes to? Pure."""
+    place = unquote(storage.uri.removeprefix("file://").partition("?")[0]).rstrip("/")
+    return isinstance(error, StorageError) and f"{place}/" in error.what
 
 
 def combined(head: Manifest, group: list[RanEpoch]) -> Manifest:

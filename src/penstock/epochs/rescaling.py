@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.config import JobConfig
 from penstock.epochs.control import Request
 from penstock.ids import Milliseconds
+from penstock.runtime.job import CompiledJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +31,9 @@ class Rescale:
         return message, {"parallelism": self.parallelism, "before": self.before, "downtime_ms": down_ms}
 
 
-def asked_rescale(request: Request, config: JobConfig) -> int | str:
+def asked_rescale(request: Request, job: CompiledJob) -> int | str:
     """The parallelism that is asked for, or why it cannot be. Pure."""
     wanted = request.options.get("parallelism")
-    if not isinstance(wanted, int) or isinstance(wanted, bool) or not 1 <= wanted <= config.max_parallelism:
-        return f"parallelism {wanted!r} cannot be: choose 1 to max_parallelism ({config.max_parallelism})"
-    if wanted == config.parallelism:
-        return f"the job runs with {wanted} partitions already"
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or not 1 <= wanted <= job.max_parallelism:
+        return f"parallelism {wanted!r} cannot be: choose 1 to max_parallelism ({job.max_parallelism})"
     return wanted

@@ -6,16 +6,20 @@ pinned epoch is not retired, and if it was retired at that very moment its files
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 
 from penstock import paths
+from penstock.epochs.listing import state_files_in
 from penstock.epochs.pins import pinned
-from penstock.errors import CorruptFileError
+from penstock.errors import CorruptFileError, StorageError
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds, Term
 from penstock.runtime.manifest import Manifest, load_manifest
 from penstock.storage import Storage
+
+log = logging.getLogger("penstock")
 
 GRACE_MS = 5_000
 
@@ -37,6 +41,7 @@ class Retention:
         self._retired: list[tuple[Milliseconds, Epoch, set[str]]] = []
         """Epochs whose manifests are gone and whose files may not be."""
         self._replaced: list[tuple[Milliseconds, list[str]]] = []
+        self._tidy_after: Milliseconds = 0
 
     def load(self, epochs: Iterable[Epoch]) -> None:
         """Start from the manifests that are there."""
@@ -82,18 +87,30 @@ class Retention:
         """Delete what only epochs name that were retired long enough ago and are not pinned."""
         before = _now() if everything else _now() - GRACE_MS
         while self._replaced and self._replaced[0][0] <= before:
-            self._storage.delete(self._replaced.pop(0)[1])
+            self._storage.delete(self._replaced[0][1])
+            del self._replaced[0]
         if not self._retired or self._retired[0][0] > before:
             return
         held = pinned(self._storage)
         due = [entry for entry in self._retired if entry[0] <= before]
         going = [(epoch, files) for _, epoch, files in due if epoch not in held]
         later = [(_now(), epoch, files) for _, epoch, files in due if epoch in held]
-        self._retired = [entry for entry in self._retired if entry[0] > before] + later
-        kept = self.referenced().union(*(files for _, _, files in self._retired))
+        retired = [entry for entry in self._retired if entry[0] > before] + later
+        kept = self.referenced().union(*(files for _, _, files in retired))
         unused = set().union(*(files for _, files in going)) - kept
         if unused:
             self._storage.delete(sorted(unused))
+        self._retired = retired  # only now: what could not be deleted is deleted the next time
+
+    def tidy(self) -> None:
+        """Sweep while there is nothing else to do. What cannot be deleted now is no reason to fail."""
+        if _now() < self._tidy_after:
+            return
+        try:
+            self.sweep()
+        except StorageError as error:
+            self._tidy_after = _now() + GRACE_MS
+            log.warning("files of old epochs could not be removed, which is tried again: %s", error)
 
 
 def orphans(storage: Storage, referenced: set[str], term: Term) -> list[str]:
@@ -104,12 +121,9 @@ def orphans(storage: Storage, referenced: set[str], term: Term) -> list[str]:
     if any(not storage.exists(paths.manifest(epoch)) for epoch in pinned(storage)):
         return []
     found = []
-    for listed in storage.list(paths.STATE):
-        try:
-            written_in = paths.term_of_state_file(listed.path)
-        except ValueError:
-            continue
-        if written_in < term and listed.path not in referenced:
+    for listed in state_files_in(storage):
+        written_in = paths.term_of_state_file(listed.path)
+        if written_in is not None and written_in < term and listed.path not in referenced:
             found.append(listed.path)
     return found
 

@@ -12,8 +12,12 @@ import msgspec
 
 from penstock import paths
 from penstock.epochs.history import EpochRecord, JobResult
-from penstock.errors import FencedError, NotFoundError, StorageError
+from penstock.epochs.rates import RecentRate
+from penstock.errors import CorruptFileError, FencedError, NotFoundError
+from penstock.redaction import redact_text
+from penstock.runtime.left_out import LeftOut
 from penstock.storage import Storage
+from penstock.storage.documents import LIST_BYTES, decode_json, read_small
 
 log = logging.getLogger("penstock")
 
@@ -23,7 +27,7 @@ Phase = Literal["running", "finished", "stopped", "failed"]
 
 
 class Status(msgspec.Struct, frozen=True):
-    """A job as its driver last saw it."""
+    """A job as its driver last saw it. Counts are of its present run."""
 
     name: str
     phase: Phase
@@ -40,6 +44,12 @@ class Status(msgspec.Struct, frozen=True):
     watermark_lag: dict[str, int | None] = {}
     state_entries: int | None = None
     error: str = ""
+    late: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+    shed: int = 0
+    left_out: LeftOut = LeftOut()
+    """What is not in the results, since the job began."""
 
 
 class StatusWriter:
@@ -51,15 +61,17 @@ class StatusWriter:
     def __init__(self, storage: Storage, name: str) -> None:
         self._storage = storage
         self._written = 0.0
-        self._records = 0
+        self._rate = RecentRate()
         self._status = Status(name, "running", socket.gethostname(), os.getpid(), 0)
 
     def started(self, name: str, storage: str) -> None:
-        pass
+        """A standby may run the job several times."""
+        self._written, self._rate = 0.0, RecentRate()
+        self._status = Status(self._status.name, "running", self._status.host, self._status.pid, 0)
 
     def __call__(self, record: EpochRecord) -> None:
         status = self._status
-        self._records += record.records_in
+        self._rate.add(time.monotonic(), record.records_in, record.seconds)
         self._status = msgspec.structs.replace(
             status,
             epoch=record.epoch,
@@ -70,6 +82,11 @@ class StatusWriter:
             watermark_ms=record.watermark_ms,
             watermark_lag=record.watermark_lag,
             state_entries=record.state_entries,
+            late=status.late + record.late,
+            skipped=status.skipped + record.skipped,
+            dead_letters=status.dead_letters + record.dead_letters,
+            shed=status.shed + record.shed,
+            left_out=record.left_out,
         )
         if time.monotonic() - self._written >= EVERY_S:
             self._write()
@@ -78,26 +95,28 @@ class StatusWriter:
         if result is None and (isinstance(error, FencedError) or not self._written):
             return
         phase: Phase = "failed" if result is None else "finished" if result.finished else "stopped"
-        shown = "" if error is None else str(error).partition("\n")[0] or type(error).__name__
+        shown = "" if error is None else redact_text(str(error).partition("\n")[0]) or type(error).__name__
         self._status = msgspec.structs.replace(self._status, phase=phase, error=shown)
+        if result is not None:
+            self._status = msgspec.structs.replace(self._status, shed=result.shed, left_out=result.left_out)
         self._write()
 
     def _write(self) -> None:
         now = time.monotonic()
-        rate = self._records / (now - self._written) if self._written else 0.0
+        rate = self._rate.at(now)
         self._status = msgspec.structs.replace(
             self._status, updated_ms=round(time.time() * 1000), records_per_second=round(rate, 1)
         )
-        self._records, self._written = 0, now
+        self._written = now
         try:
             self._storage.replace(paths.STATUS, msgspec.json.encode(self._status), durable=False)
-        except StorageError as error:
+        except OSError as error:
             log.debug("status.json was not written: %s", error)
 
 
 def read_status(storage: Storage) -> Status | None:
     """What a job's driver last wrote; None if there is nothing that can be read."""
     try:
-        return msgspec.json.decode(storage.read(paths.STATUS), type=Status)
-    except (NotFoundError, msgspec.MsgspecError):
+        return decode_json(read_small(storage, paths.STATUS, LIST_BYTES), Status, paths.STATUS)
+    except (NotFoundError, CorruptFileError):
         return None

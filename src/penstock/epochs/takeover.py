@@ -20,15 +20,19 @@ from penstock import paths
 from penstock.config import Guarantee, JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.epochs.commit import commit_sinks, mark_done
+from penstock.epochs.draining import check_not_drained
 from penstock.epochs.fencing import Head, JobInfo, check_same_job, fenced, find_head, open_job, take_term
 from penstock.epochs.going_back import turn_back
 from penstock.epochs.intents import read_intent
+from penstock.epochs.judging import check_rewritings_trusted
 from penstock.epochs.layout import Claims, claim_states, lay_out
 from penstock.epochs.migration import Times, migrate_states
 from penstock.epochs.renames import as_called_now, by_new_name, former_names, known_as
+from penstock.epochs.reopening import reopened
 from penstock.epochs.repairs import begun, finish_repair
 from penstock.epochs.retention import orphans
 from penstock.epochs.source_claims import claim_sources
+from penstock.epochs.wholeness import with_way_out
 from penstock.errors import CorruptFileError
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds, StepId, Term
@@ -36,9 +40,12 @@ from penstock.plan.nodes import Graph
 from penstock.plan.stages import cut
 from penstock.programs import Program, record_program
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.manifest import VERSION, Manifest, Restored, SourceState, StateLayout, WentBack, load_manifest
+from penstock.runtime.left_out import LeftOut
+from penstock.runtime.manifest import Manifest, Restored, SourceState, StateLayout, WentBack, load_manifest, version_of
+from penstock.state.key_groups import NEW_JOBS, KeyGroups, check_parallelism, default_max_parallelism
 from penstock.state.shelves import check_installed
 from penstock.storage import Storage
+from penstock.timing.durations import to_ms
 
 log = logging.getLogger("penstock")
 
@@ -89,11 +96,17 @@ def take_over(
 ) -> Taken:
     """Take a term, and compile the program on what is committed. Nothing is committed yet."""
     check_installed(config.state_store)
-    info = open_job(storage, config.name, config.max_parallelism)
+    if start is None:
+        check_not_drained(storage)
+    most = start.before.state.max_parallelism if start is not None else default_max_parallelism(config.parallelism)
+    info = open_job(storage, config.name, config.max_parallelism, otherwise=most)
+    check_parallelism(config.parallelism, info.max_parallelism)
     term = take(storage, 0)
-    head = replace(
-        find_head(storage, fall_back=config.fall_back, whole=info.job if start is None else None), renamed=former_names(graph)
-    )
+    try:
+        head = find_head(storage, fall_back=config.fall_back, whole=info.job if start is None else None)
+    except CorruptFileError as error:
+        raise error if config.fall_back else with_way_out(storage, info.job, error) from None
+    head = replace(head, renamed=former_names(graph))
     check_same_job(storage, info, head.manifest)
     if head.manifest is not None and head.manifest.term >= term:
         if head.manifest.term > term and storage.exists(paths.term(head.manifest.term)):
@@ -103,11 +116,20 @@ def take_over(
     if before is not None:
         before = as_called_now(before, graph)
     states = claim_states(graph, before.state if before else None, allow_dropped=config.allow_dropped_state)
+    check_rewritings_trusted(
+        states.rewritings.values(), trust=config.trust, source=start.restored.source if start else storage.uri
+    )
     claims = claim_sources(graph, before.sources if before else {}, allow_dropped=config.allow_dropped_state)
-    plan = cut(graph, states.ids, config.parallelism, config.max_parallelism)
-    layout = lay_out(plan, states.infos, before.state if before else None, config.parallelism, config.max_parallelism, term)
+    if before is not None and before.finished and claims.added:
+        log.warning("the job was finished, and goes on: the program has another source: %s", ", ".join(claims.added))
+        before = reopened(before, ask_again=False)
+    key_groups = KeyGroups(info.max_parallelism, before.state.key_hash if before else NEW_JOBS)
+    plan = cut(graph, states.ids, config.parallelism, key_groups)
+    layout = lay_out(plan, states.infos, before.state if before else None, config.parallelism, key_groups, term)
     known = known_as(graph, head.manifest.state if head.manifest else None, before.state if before else None)
     layout = msgspec.structs.replace(layout, last_id=states.last_id, known_as=known)
+    if start is None and key_groups.hash != NEW_JOBS:
+        log.info("the job keeps its %s", key_groups)
     if claims.removed:
         log.warning("sources that the program no longer has, and whose positions go: %s", ", ".join(claims.removed))
     if start is not None:
@@ -120,12 +142,14 @@ def take_over(
         storage=storage,
         stages=plan.stages,
         parallelism=config.parallelism,
-        max_parallelism=config.max_parallelism,
+        max_parallelism=info.max_parallelism,
+        key_hash=key_groups.hash,
         state_ids=states.ids,
         known_as=known,
         fingerprint=f"{layout.fingerprint}-{layout.made_in}",
         rows=plan.rows,
         local_dir=config.local_dir,
+        keep_local_ms=to_ms(config.keep_local),
         state_store=config.state_store,
         paths=python_paths,
     )
@@ -162,22 +186,39 @@ def finish_commits(
     Only of those that led to what is gone on from, the head or the epoch gone back to: a driver that woke up late may have left a
     manifest whose epoch is nobody's past.
     """
-    unfinished: list[Manifest] = []
-    manifest = head.manifest
-    if back is not None:
-        manifest = load_manifest(storage, back.to) if back.to in head.epochs else None
-    while manifest is not None:
-        if manifest.epoch in head.undone:
-            unfinished.append(manifest)
-        parent = manifest.parent
-        further = parent in head.epochs and any(epoch <= parent for epoch in head.undone) if parent is not None else False
-        manifest = load_manifest(storage, parent) if parent is not None and further else None
-    for manifest in reversed(unfinished):
+    for manifest in _unfinished(storage, head, back):
         turn_back(committers, manifest, guarantee)
         if guarantee != "at-most-once":  # a manifest of a time of at-least-once has nothing to commit
             commit_sinks(committers, by_new_name(manifest.committables, head.renamed), manifest.epoch)
         finish_repair(committers, manifest, guarantee)
         mark_done(storage, manifest.epoch)
+
+
+def _unfinished(storage: Storage, head: Head, back: WentBack | None) -> list[Manifest]:
+    """Epochs without a done mark that led to the one we resume from, oldest first."""
+    found: list[Manifest] = []
+    manifest = head.manifest
+    if back is not None:
+        manifest = load_manifest(storage, back.to) if back.to in head.epochs else None
+    while manifest is not None:
+        if manifest.epoch in head.undone:
+            found.append(manifest)
+        parent = manifest.parent
+        further = parent in head.epochs and any(epoch <= parent for epoch in head.undone) if parent is not None else False
+        manifest = load_manifest(storage, parent) if parent is not None and further else None
+    return found[::-1]
+
+
+def unpublished_input(storage: Storage, head: Head) -> dict[str, LeftOut]:
+    """At most once: what committed epochs have read, by source, whose output may not have been published, and will not be now.
+
+    So much may be lost: it is an estimate."""
+    found: dict[str, LeftOut] = {}
+    for manifest in _unfinished(storage, head, None):
+        for step in manifest.read if manifest.committables else ():
+            records = manifest.metrics[step].records_in if step in manifest.metrics else 0
+            found[step] = found.get(step, LeftOut()).plus(LeftOut(shed=records, estimated=records > 0))
+    return found
 
 
 def confirm_output(storage: Storage, head: Head, committers: Mapping[StepId, Committer]) -> None:
@@ -208,6 +249,8 @@ def take_over_manifest(
     sources = dict(taken.sources)
     if config.guarantee == "at-most-once" and not taken.elsewhere and back is None:
         sources = {**sources, **by_new_name(read_intent(storage, taken.info.job, Epoch(epoch - 1)), taken.head.renamed)}
+        unpublished = by_new_name(unpublished_input(storage, taken.head), taken.head.renamed)
+        sources = {step: state.without(unpublished.get(step, LeftOut())) for step, state in sources.items()}
     now = processing_time(now_ms, before)
     watermarks = before.watermarks if before else {}
     layout = migrate_states(
@@ -223,7 +266,7 @@ def take_over_manifest(
     if restored is not None and taken.elsewhere:
         restored = msgspec.structs.replace(restored, at=epoch)
     return Manifest(
-        version=VERSION,
+        version=version_of(layout),
         job=taken.info.job,
         epoch=epoch,
         term=taken.term,
@@ -239,6 +282,8 @@ def take_over_manifest(
         restored=restored,
         back=back,
         repair=begun(back, epoch, before, taken.head),
+        drained=before.drained if before else None,
+        left_out=before.left_out if before else LeftOut(),
     )
 
 

@@ -13,6 +13,7 @@ from penstock.runtime.job import CompiledJob
 from penstock.runtime.orders import EpochOrder, TaskReport, attempt_name, decode_reports
 from penstock.runtime.services import FunctionPool
 from penstock.runtime.task import Task
+from penstock.state.cleaning import leave
 
 
 class InlineExecutor:
@@ -22,12 +23,19 @@ class InlineExecutor:
         self._job: CompiledJob | None = None
         self._pool = FunctionPool()
         self._attempts = 0
+        self._drops = False
 
     def start(self, job: CompiledJob) -> None:
         self._pool.close()
         self._job = job
 
     def run(self, order: EpochOrder) -> list[TaskReport]:
+        return self._run(order)
+
+    def open_state(self, order: EpochOrder) -> list[TaskReport]:
+        return self._run(order)
+
+    def _run(self, order: EpochOrder) -> list[TaskReport]:
         job = self._job
         assert job is not None
         frames: list[list[bytes]] | None = None
@@ -57,8 +65,14 @@ class InlineExecutor:
     def extras(self) -> dict[str, Any]:
         return {}
 
+    def drop_state(self) -> bool:
+        self._drops = True
+        return False
+
     def close(self) -> None:
         self._pool.close()
+        if self._job is not None:
+            leave(self._job.local_dir, self._job.job, for_good=self._drops)
 
     def _task(self, order: EpochOrder, stage: int, partition: int) -> Task:
         assert self._job is not None

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from penstock.config import JobConfig
-from penstock.functions import function_location
+from penstock.functions import function_location, users_function
 from penstock.plan.nodes import Graph, Node
 from penstock.plan.rewrites.columnar_windows import columnar_windows
 from penstock.plan.stages import cut
@@ -18,6 +18,7 @@ from penstock.runtime.operators.source import SourceStep
 from penstock.state.codecs import codec_for
 from penstock.state.descriptors import MapState
 from penstock.state.handles import state_codec
+from penstock.state.key_groups import NEW_JOBS, KeyGroups, default_max_parallelism
 from penstock.state.schemas import schema_text
 from penstock.windows.columnar.eligible import why_not_columnar
 from penstock.windows.step import WindowStep
@@ -31,7 +32,8 @@ def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:
     ids: dict[tuple[str, str], int] = {
         (s.step, s.name): number for number, s in enumerate((s for node in graph for s in node.states()), start=1)
     }
-    plan = cut(graph, ids, config.parallelism, config.max_parallelism)
+    most = config.max_parallelism or default_max_parallelism(config.parallelism)
+    plan = cut(graph, ids, config.parallelism, KeyGroups(most, NEW_JOBS))
     stage_of = {step.step: stage.index for stage in plan.stages for step in stage.steps}
     over_columns = _over_columns(graph)
     return {
@@ -40,7 +42,7 @@ def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:
         "executor": config.executor,
         "guarantee": config.guarantee,
         "parallelism": config.parallelism,
-        "max_parallelism": config.max_parallelism,
+        "max_parallelism": most,
         "bounded": is_bounded(graph),
         "steps": [{**_step(node, stage_of[node.step]), **over_columns.get(node.step, {})} for node in graph],
         "stages": [{"stage": stage.index, "steps": [step.step for step in stage.steps]} for stage in plan.stages],
@@ -131,13 +133,7 @@ def _over_columns(graph: Graph) -> dict[str, dict[str, Any]]:
 
 def user_function(function: Any) -> str | None:
     """`name (file:line)`. Of a function of Penstock's own (reduce, fold, split, …): the one the user gave it, if any."""
-    for given in (function, *(getattr(function, name, None) for name in ("function", "aggregate", "selector"))):
-        if given is None:
-            continue
-        location = function_location(given)
-        if f"({_OWN_CODE}{os.sep}" not in location:
-            return location if "(" in location else getattr(given, "__qualname__", location)
-    return None
+    return None if users_function(function) is None else function_location(function)
 
 
 def _state(declaration: StateDeclaration) -> dict[str, Any]:

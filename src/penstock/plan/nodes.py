@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from penstock.errors import PlanError
+from penstock.functions import call_of
 from penstock.ids import StepId
+from penstock.plan.signatures import check_calls
 from penstock.runtime.exchange import Exchange
 from penstock.runtime.operators.operator import ERROR_POLICIES, Definition, StateDeclaration
 from penstock.state.descriptors import names_of
@@ -82,6 +84,10 @@ class Graph:
                     f"the steps {other.step!r} and {step!r} both say that they were called {min(both)!r}",
                     hint="one of them goes on with what it has left",
                 )
+        check_calls(step, definition.calls())
+        for given in inputs:
+            if given.exchange is not None and callable(given.exchange.selector):
+                check_calls(step, [call_of(given.exchange.selector, "key", "value")])
         node = Node(step=step, named=name is not None, definition=definition, inputs=inputs, previous_names=former)
         self.nodes[step] = node
         return node

@@ -18,8 +18,9 @@ from penstock.plan.nodes import Graph, Node
 from penstock.records import DICT_ROW, RowType
 from penstock.runtime.exchange import Channel, Exchange
 from penstock.runtime.job import LocalInput, Stage, StageStep
+from penstock.runtime.operators.map_batches import MapBatches
 from penstock.runtime.operators.source import SourceStep
-from penstock.runtime.operators.stateless import MapBatches
+from penstock.state.key_groups import CRC32, KeyGroups
 
 FORWARD = Exchange(kind="forward")
 
@@ -42,7 +43,7 @@ def levels_of(graph: Graph) -> dict[StepId, int]:
     return levels
 
 
-def cut(graph: Graph, state_ids: StateIds, parallelism: int, max_parallelism: int) -> StagedPlan:
+def cut(graph: Graph, state_ids: StateIds, parallelism: int, key_groups: KeyGroups) -> StagedPlan:
     """Cut a program into stages."""
     if not graph.nodes:
         raise PlanError(
@@ -73,7 +74,9 @@ def cut(graph: Graph, state_ids: StateIds, parallelism: int, max_parallelism: in
         )
         for level in sorted(steps)
     )
-    layout = [[list(stage.state_ids) for stage in stages], parallelism, max_parallelism]
+    layout = [[list(stage.state_ids) for stage in stages], parallelism, key_groups.count]
+    if key_groups.hash != CRC32:  # which older fingerprints do not tell
+        layout.append(key_groups.hash)
     fingerprint = hashlib.sha256(json.dumps(layout).encode()).hexdigest()[:16]
     return StagedPlan(stages=stages, rows=_rows(graph), fingerprint=fingerprint)
 

@@ -92,7 +92,9 @@ class CommittedState:
         return self._path
 
     def _cached(self, ref: FileRef) -> Entries | None:
-        """The entries of a delta that was written on this host not long ago."""
+        """The entries of a delta that was written on this host not long ago. Who opens state to check it reads the file."""
+        if self._order.opens:
+            return None
         found = _recent.get((ref.name, ref.checksum))
         return self.spool.read(ref) if found is None else found
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,8 @@ from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.records import Batch, Columns, to_list
 from penstock.runtime.fields import fields_of
 from penstock.runtime.frames import Codes, Keyed, Payload, RowTypes, encode_frame, encode_payload
+from penstock.runtime.unshippable import cannot_be_sent
+from penstock.state.key_groups import KeyGroups
 from penstock.state.keys import KeyCodec
 
 KeySelector = tuple[str | int, ...] | Callable[[Any], Any]
@@ -98,7 +99,7 @@ class ChannelWriter:
         *,
         partition: int,
         codec: KeyCodec,
-        max_parallelism: int,
+        key_groups: KeyGroups,
         watermark: Milliseconds,
     ) -> None:
         self.channel = channel
@@ -111,7 +112,7 @@ class ChannelWriter:
         self._partition = partition
         self._codec = codec
         self._targets = frames.parallelism
-        self._max_parallelism = max_parallelism
+        self._key_groups = key_groups
         self._next = partition
         self._send = {
             "key_by": self._by_key,
@@ -136,7 +137,11 @@ class ChannelWriter:
         self._frames.send(self._partition, self.channel.index, self.watermark, body)
 
     def _emit(self, target: int, payload: Payload) -> None:
-        self._frames.send(target, self.channel.index, self.watermark, payload)
+        try:
+            self._frames.send(target, self.channel.index, self.watermark, payload)
+        except Exception as error:
+            records = (payload.batch if isinstance(payload, Keyed) else payload).values()
+            raise cannot_be_sent(self.channel.step, records, error) from error
 
     def _forward(self, batch: Payload) -> None:
         self._emit(self._partition, batch)
@@ -162,11 +167,11 @@ class ChannelWriter:
         else:
             keys, codes = distinct_keys(batch, self.channel.exchange, self._codec, self.channel.step)
             column = _key_column(batch, self.channel.exchange.selector)
-        limit, targets = self._max_parallelism, self._targets
+        targets = self._targets
         if targets == 1:
             self._emit(0, Keyed(batch, keys, codes, column))
             return
-        target_of_key = np.fromiter((crc32(key) % limit * targets // limit for key in keys), dtype=np.int32, count=len(keys))
+        target_of_key = (self._key_groups.of_many(keys) * targets // self._key_groups.count).astype(np.int32)
         target_of_row = target_of_key[codes]
         for target in range(targets):
             rows = np.flatnonzero(target_of_row == target)

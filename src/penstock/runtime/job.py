@@ -14,6 +14,8 @@ from penstock.records import DICT_ROW, RowType
 from penstock.runtime import shipping
 from penstock.runtime.exchange import Channel
 from penstock.runtime.operators.operator import Definition
+from penstock.runtime.unshippable import cannot_be_shipped
+from penstock.state.key_groups import KeyGroups
 from penstock.state.store import StoreKind
 from penstock.storage import Storage
 
@@ -59,20 +61,38 @@ class CompiledJob:
     stages: tuple[Stage, ...]
     parallelism: int
     max_parallelism: int
+    key_hash: int
     state_ids: Mapping[tuple[str, str], int]
     fingerprint: str
     rows: tuple[RowType, ...] = (DICT_ROW,)
     local_dir: str | None = None
+    keep_local_ms: int = 7 * 86_400_000
     state_store: StoreKind = "lmdb"
     paths: tuple[str, ...] = field(default=())
     known_as: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key_groups(self) -> KeyGroups:
+        return KeyGroups(self.max_parallelism, self.key_hash)
 
     def known_to_others(self, step: StepId) -> StepId:
         """The name by which a target or a feed knows a sink or a source, which may have been renamed since."""
         return StepId(self.known_as.get(step, step))
 
     def dumps(self) -> bytes:
-        return msgspec.msgpack.encode((list(self.paths), shipping.dumps(self)))
+        try:
+            shipped = shipping.dumps(self)
+        except Exception as error:
+            steps = [step for stage in self.stages for step in stage.steps]
+            parts: list[tuple[str, Any, Any]] = [(step.step, step.definition, step.definition.function()) for step in steps]
+            parts += [
+                (step, channel, channel.exchange.selector if callable(channel.exchange.selector) else None)
+                for stage in self.stages
+                for channel in stage.channels_out
+                for step, _ in channel.ends
+            ]
+            raise cannot_be_shipped(parts, error) from error
+        return msgspec.msgpack.encode((list(self.paths), shipped))
 
 
 def load_job(data: bytes) -> CompiledJob:

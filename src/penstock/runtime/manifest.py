@@ -15,15 +15,21 @@ import msgspec
 from penstock import paths
 from penstock.errors import CorruptFileError, NotFoundError
 from penstock.ids import Epoch, JobId, Milliseconds, Term
+from penstock.runtime.left_out import LeftOut, together
 from penstock.runtime.orders import SourceOrder, StepMetrics
 from penstock.state.files import FileRef
+from penstock.state.key_groups import CRC32, KeyGroups
 from penstock.storage import Storage
+from penstock.storage.documents import MANIFEST_BYTES, UNREADABLE, read_small
 
-VERSION = 1
+VERSIONS = (1, 2)
+"""2: keys are grouped by another `key_hash` than 1. Otherwise 1 is written, and an older Penstock can go on with the job."""
 
 
 class SourceState(msgspec.Struct, frozen=True):
-    """A source after the epoch. `kind`: what its position is of; a source of another kind cannot go on from it."""
+    """A source after the epoch. `kind`: what its position is of; a source of another kind cannot resume from it.
+
+    `shed`, `shed_estimated` and `shed_pieces`: input that is never read, as `LeftOut` counts it, since the job began."""
 
     position: Any = None
     clocks: dict[str, Any] = {}
@@ -32,6 +38,17 @@ class SourceState(msgspec.Struct, frozen=True):
     ended: bool = False
     shed: int = 0
     kind: str = ""
+    shed_estimated: bool = False
+    shed_pieces: int = 0
+
+    @property
+    def left_out(self) -> LeftOut:
+        return LeftOut(shed=self.shed, estimated=self.shed_estimated, pieces=self.shed_pieces)
+
+    def without(self, unread: LeftOut) -> SourceState:
+        """The same, with more input that is never read."""
+        total = self.left_out.plus(unread)
+        return msgspec.structs.replace(self, shed=total.shed, shed_estimated=total.estimated, shed_pieces=total.pieces)
 
 
 class StateInfo(msgspec.Struct, frozen=True):
@@ -61,7 +78,8 @@ class StateLayout(msgspec.Struct, frozen=True):
 
     `made_in` is the term in which the files were last dealt out anew to the partitions. `last_id`: the highest
     state id ever given. `known_as`: the names by which targets and
-    feeds know the job's sinks and sources; a step that was renamed keeps the one it had."""
+    feeds know the job's sinks and sources; a step that was renamed keeps the one it had. `key_hash`: the version of the hash that
+    keys are grouped by."""
 
     parallelism: int
     max_parallelism: int
@@ -73,6 +91,11 @@ class StateLayout(msgspec.Struct, frozen=True):
     made_in: int = 0
     last_id: int = 0
     known_as: dict[str, str] = {}
+    key_hash: int = CRC32
+
+    @property
+    def key_groups(self) -> KeyGroups:
+        return KeyGroups(self.max_parallelism, self.key_hash)
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -122,6 +145,11 @@ class EpochInput(msgspec.Struct, frozen=True):
     final: bool = False
 
 
+def version_of(layout: StateLayout) -> int:
+    """The format that a manifest with this state is of."""
+    return VERSIONS[0] if layout.key_hash == CRC32 else VERSIONS[1]
+
+
 class Manifest(msgspec.Struct, frozen=True):
     """An epoch, committed. `earlier`: the epochs before it that were committed with it and have no manifest of their own."""
 
@@ -147,6 +175,15 @@ class Manifest(msgspec.Struct, frozen=True):
     back: WentBack | None = None
     """Of a take-over epoch only."""
     repair: Repair | None = None
+    drained: Epoch | None = None
+    """The job was drained by this epoch: all time has ended. The epoch before the drain, which the job can go back to."""
+    left_out: LeftOut = LeftOut()
+    """What steps left out since the job began; what was shed is in `sources`."""
+
+    @property
+    def left_out_in_all(self) -> LeftOut:
+        """Since the job began: of steps and sources."""
+        return together([self.left_out, *(state.left_out for state in self.sources.values())])
 
 
 _encode = msgspec.json.Encoder().encode
@@ -169,13 +206,25 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         )
     try:
         manifest = _decode.decode(body)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise _unreadable(body, path, error) from error
-    if manifest.version != VERSION:
+    if manifest.version not in VERSIONS:
         raise _future(manifest.version, path)
-    if manifest.epoch != paths.epoch_number(path):
+    _check_names(manifest.state, path)
+    if manifest.epoch != paths.epoch_of_manifest(path):
         raise CorruptFileError(f"{path} is the manifest of epoch {manifest.epoch}: files were mixed up")
     return manifest
+
+
+def _check_names(layout: StateLayout, path: str) -> None:
+    for stage in layout.chains:
+        for chain in stage:
+            for ref in chain:
+                if not paths.is_state_file(ref.name):
+                    raise CorruptFileError(
+                        f"the manifest {path} names a state file that can be none: {ref.name!r}",
+                        hint="it was not written by Penstock: find out who can write to the storage",
+                    )
 
 
 def _unreadable(body: bytes, path: str, error: Exception) -> CorruptFileError:
@@ -183,14 +232,14 @@ def _unreadable(body: bytes, path: str, error: Exception) -> CorruptFileError:
         version = msgspec.json.decode(body).get("version")
     except Exception:
         version = None
-    if isinstance(version, int) and version > VERSION:
+    if isinstance(version, int) and version > VERSIONS[-1]:
         return _future(version, path)
     return CorruptFileError(f"the manifest {path} cannot be read", detail=str(error))
 
 
 def _future(version: int, path: str) -> CorruptFileError:
     return CorruptFileError(
-        f"the manifest {path} is of format {version}; this Penstock reads format {VERSION}",
+        f"the manifest {path} is of format {version}; this Penstock reads formats up to {VERSIONS[-1]}",
         hint="run the job with the version of Penstock that wrote it, or a newer one",
     )
 
@@ -198,7 +247,7 @@ def _future(version: int, path: str) -> CorruptFileError:
 def load_manifest(storage: Storage, epoch: Epoch) -> Manifest:
     path = paths.manifest(epoch)
     try:
-        return decode_manifest(storage.read(path), path)
+        return decode_manifest(read_small(storage, path, MANIFEST_BYTES), path)
     except NotFoundError as error:
         raise CorruptFileError(
             f"the manifest {path} is missing", hint="it was removed by something else than Penstock"

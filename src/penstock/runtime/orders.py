@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from penstock.connectors.protocol import Split
+from penstock.errors import Nature
 from penstock.ids import Epoch, Milliseconds, Term
 from penstock.state.files import FileRef
 
@@ -61,6 +62,8 @@ class EpochOrder(msgspec.Struct, frozen=True):
     flush: bool = False
     settled: int = 0
     """The plan number of `head`, if it is of this term: deltas of plans up to it are committed, or given up."""
+    opens: bool = False
+    """This is no epoch: tasks only open their state, and so read, and check, every file that their host has not applied yet."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -71,6 +74,9 @@ class Failure(msgspec.Struct, frozen=True):
     detail: str
     hint: str
     trace: str
+    frames: str = ""
+    """The traceback without our own frames."""
+    nature: Nature = "machine"
 
 
 class StepMetrics(msgspec.Struct):
@@ -79,6 +85,7 @@ class StepMetrics(msgspec.Struct):
     records_in: int = 0
     records_out: int = 0
     skipped: int = 0
+    dead_letters: int = 0
     counters: dict[str, int] = {}
 
 
@@ -101,6 +108,7 @@ class TaskReport(msgspec.Struct):
     next_due: dict[int, Milliseconds] = {}
     metrics: dict[str, StepMetrics] = {}
     failure: Failure | None = None
+    warnings: dict[str, str] = {}
     upstream: list[bytes] = []
     host: str = ""
     seconds: float = 0.0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
-from penstock.functions import AggregateFunction, KeyedProcessFunction
+from penstock.functions import AggregateFunction, Call, KeyedProcessFunction, aggregate_calls, call_of
 from penstock.runtime.fields import record_getter, replace_field
 from penstock.state.descriptors import ValueState, value_state
 
@@ -23,11 +23,18 @@ class Rolling(KeyedProcessFunction[Any, Any, Any]):
     def __init__(self, state_type: Any, default: Any = None) -> None:
         self.result: ValueState[Any] = value_state(state_type, default)
 
+    def _function_calls(self) -> tuple[Call, ...]:
+        """How it calls the user's function, if there is one."""
+        return ()
+
 
 class Reduce(Rolling):
     def __init__(self, function: Callable[[Any, Any], Any], state_type: Any) -> None:
         super().__init__(state_type)
         self.function = function
+
+    def _function_calls(self) -> tuple[Call, ...]:
+        return (call_of(self.function, "reduce", "left", "right"),)
 
     def process(self, value: Any, ctx: Any) -> Iterator[Any]:
         before = self.result.value
@@ -41,6 +48,9 @@ class Fold(Rolling):
         super().__init__(state_type, initial)
         self.function = function
 
+    def _function_calls(self) -> tuple[Call, ...]:
+        return (call_of(self.function, "fold", "result", "value"),)
+
     def process(self, value: Any, ctx: Any) -> Iterator[Any]:
         before = self.result.value
         result = self.function(before, value)
@@ -52,6 +62,9 @@ class Aggregate(Rolling):
     def __init__(self, aggregate: AggregateFunction[Any, Any, Any], state_type: Any) -> None:
         super().__init__(state_type)
         self.aggregate = aggregate
+
+    def _function_calls(self) -> tuple[Call, ...]:
+        return aggregate_calls(self.aggregate)
 
     def process(self, value: Any, ctx: Any) -> Iterator[Any]:
         before = self.result.value

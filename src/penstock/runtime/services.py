@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from penstock.connectors.protocol import Committable, WriterContext
 from penstock.contexts import RuntimeContext
+from penstock.errors import PenstockError, UserCodeError
 from penstock.functions import Function
 from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
 from penstock.runtime.committed import CommittedState
@@ -17,6 +18,7 @@ from penstock.state.key_groups import groups_of
 from penstock.state.keyed import KeyedState, Times
 from penstock.state.keys import key_codec
 from penstock.state.timers import TimerQueue
+from penstock.tracebacks import innermost
 
 TimerStates = tuple[str, str, str, str]
 
@@ -40,7 +42,7 @@ class FunctionPool:
             context = RuntimeContext(job=job.name, step=step, partition=partition, parallelism=job.parallelism)
             own = copy.copy(function) if isinstance(function, Function) else function
             if hasattr(own, "open") and callable(own.open):
-                own.open(context)
+                _open(own, context)
             found = self._opened[key] = (own, context)
         return found
 
@@ -52,6 +54,20 @@ class FunctionPool:
         for function, _ in self._opened.values():
             _close(function)
         self._opened.clear()
+
+
+def _open(function: Any, context: RuntimeContext) -> None:
+    try:
+        function.open(context)
+    except PenstockError:
+        raise
+    except Exception as error:
+        place = innermost(error)
+        raise UserCodeError(
+            f"step {context.step!r}: {type(error).__name__}: {error} (open)",
+            detail=f"function: {type(function).__qualname__}.open" + (f"\nraised at: {place}" if place else ""),
+            hint="open() is called in the worker, before the first record",
+        ) from error
 
 
 def _close(function: Any) -> None:
@@ -84,6 +100,7 @@ class Services:
         self.processing_time: Milliseconds = order.processing_time
         self.committables: dict[StepId, Committable] = {}
         self.contexts: dict[StepId, RuntimeContext] = {}
+        self.warnings: dict[StepId, str] = {}
         self.committed = CommittedState(job, stage, partition, order)
         self.keyed: list[StatePart] = []
         self._pool = pool
@@ -96,6 +113,11 @@ class Services:
         context.counters = {}
         self.contexts[step] = context
         return own
+
+    def warn(self, step: StepId, text: str | None) -> None:
+        """Tell whoever runs the job, unless there is nothing to tell; the driver says it once for each step."""
+        if text is not None:
+            self.warnings.setdefault(step, text)
 
     def state_id(self, step: StepId, name: str) -> int:
         return self.job.state_ids[step, name]
@@ -114,7 +136,7 @@ class Services:
                 lambda: self.committed,
                 state_id=state_id,
                 groups=groups,
-                max_parallelism=self.job.max_parallelism,
+                key_groups=self.job.key_groups,
                 next_due=next_due.get(state_id),
                 namespace=namespace,
             )
@@ -122,7 +144,7 @@ class Services:
         keyed = KeyedState(
             committed=self.committed,
             key_codec=key_codec(key_type),
-            max_parallelism=self.job.max_parallelism,
+            key_groups=self.job.key_groups,
             times=Times(watermark, self.processing_time),
             event_timers=queue(event),
             processing_timers=queue(processing),

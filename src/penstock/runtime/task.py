@@ -22,6 +22,7 @@ from operator import itemgetter
 from penstock import paths
 from penstock.errors import DeltaTooLargeError, EpochFailedError, PenstockError, StorageError
 from penstock.failpoints import fail_point
+from penstock.failures import nature_of
 from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
 from penstock.runtime.committed import CommittedState, remember_delta
 from penstock.runtime.exchange import ChannelWriter, FrameWriter
@@ -45,6 +46,7 @@ from penstock.runtime.spill import FrameBuffer
 from penstock.state.files import FileIdentity, encode_delta, write_delta, write_merged_delta
 from penstock.state.keys import key_codec
 from penstock.timing.valve import Valve
+from penstock.tracebacks import folded
 
 Entry = tuple[bytes, bytes | None]
 
@@ -111,6 +113,9 @@ class Task:
         if buffer is not None and buffer.failed:
             self._failed = True
             return
+        if self.order.opens:
+            self._open_state()
+            return
         services = Services(self.job, self.stage, self.partition, self.order, self.attempt, self._pool)
         whole = False
         try:
@@ -146,6 +151,18 @@ class Task:
             if not whole:
                 self._abort()
 
+    def _open_state(self) -> None:
+        committed = CommittedState(self.job, self.stage, self.partition, self.order)
+        try:
+            committed.reads()
+        except PenstockError as error:
+            if isinstance(error, StorageError):
+                raise
+            self._fail(error)
+        finally:
+            committed.close()
+        self._report.origin = committed.origin
+
     def _collect(self, incoming: Iterable[bytes]) -> FrameBuffer:
         """Take in every frame and make sure that they are all there."""
         buffer = FrameBuffer()
@@ -178,7 +195,7 @@ class Task:
                 self._writer,
                 partition=self.partition,
                 codec=key_codec(channel.exchange.key_type),
-                max_parallelism=self.job.max_parallelism,
+                key_groups=self.job.key_groups,
                 watermark=self.order.watermarks.get(channel.step, MIN_WATERMARK),
             )
             self._channels_out.append(writer)
@@ -248,8 +265,10 @@ class Task:
                 records_in=operator.records_in,
                 records_out=operator.outputs.emitted,
                 skipped=operator.skipped,
+                dead_letters=operator.dead_letters,
                 counters=dict(context.counters) if context is not None else {},
             )
+        report.warnings = {str(step): text for step, text in services.warnings.items()}
         report.seconds = time.perf_counter() - self._started
 
     def _write_delta(self, parts: list[list[Entry] | Iterator[Entry]], committed: CommittedState) -> None:
@@ -297,6 +316,8 @@ class Task:
             detail=error.detail,
             hint=error.hint,
             trace="".join(traceback.format_exception(error)),
+            frames=folded(error),
+            nature=nature_of(error),
         )
 
     def _abort(self) -> None:

@@ -35,10 +35,11 @@ from penstock.snapshots.editing import StateEditor
 from penstock.snapshots.format import SavedJob, SavepointInfo, SavepointWriter
 from penstock.snapshots.given import tables_of
 from penstock.snapshots.kinds import Undeclared, keyed_layout
+from penstock.snapshots.replaying.entries import elements_of
 from penstock.snapshots.shapes import JSON_METADATA
 from penstock.snapshots.sorting import Sorter, as_entries, write_entries
 from penstock.state.handles import state_codec
-from penstock.state.key_groups import check_parallelism
+from penstock.state.key_groups import NEW_JOBS, KeyGroups, check_parallelism, default_max_parallelism
 from penstock.state.layout import sortable_time
 from penstock.state.merging import newest
 from penstock.storage import open_storage
@@ -51,16 +52,20 @@ def build(program: Any, max_parallelism: int | None = None) -> SnapshotBuilder:
     if not isinstance(graph, Graph):
         raise PlanError(f"{program!r} is not a program", hint="give the StreamEnvironment that the program is written with")
     config = getattr(program, "config", None)
-    groups = max_parallelism or (config.max_parallelism if config is not None else 128)
-    return SnapshotBuilder(graph, groups, config.name if config is not None else "built")
+    settled = (
+        config.max_parallelism or default_max_parallelism(config.parallelism)
+        if config is not None
+        else default_max_parallelism(1)
+    )
+    return SnapshotBuilder(graph, max_parallelism or settled, config.name if config is not None else "built")
 
 
 class BuiltState(StateEditor):
     """A state that is being built: what is put is checked against the program's own types."""
 
-    def __init__(self, declaration: StateDeclaration, max_parallelism: int, held: ExitStack, builder: SnapshotBuilder) -> None:
+    def __init__(self, declaration: StateDeclaration, key_groups: KeyGroups, held: ExitStack, builder: SnapshotBuilder) -> None:
         info = describe_state(declaration)
-        super().__init__(info, Columns(info, max_parallelism), lambda: iter(()), held)
+        super().__init__(info, Columns(info, key_groups), lambda: iter(()), held)
         self._declaration = declaration
         self._builder = builder
 
@@ -96,7 +101,7 @@ class BuiltState(StateEditor):
             before.naive,
         )
         if found != before:
-            self.columns = Columns.of(self.info, self.columns.max_parallelism, found)
+            self.columns = Columns.of(self.info, self.columns.key_groups, found)
 
     def _with_expiry(self, table: pa.Table) -> pa.Table:
         ttl = None if self._declaration.state is None else self._declaration.state.ttl
@@ -112,13 +117,14 @@ class BuiltState(StateEditor):
 
     def _check(self, entries: list[tuple[int, bytes, bytes]]) -> None:
         state = self._declaration.state
-        if state is None or self.info.kind == "list":
+        if state is None:
             return
         codec, skip = state_codec(state), 8 if state.ttl is not None else 0
         if codec.needs_trust:
             return
         for _, _, value in entries:
-            codec.read(value[skip:])
+            for one in elements_of(value) if self.info.kind == "list" else (value,):
+                codec.read(one[skip:])
 
 
 def _listed(key: Any) -> Any:
@@ -155,7 +161,7 @@ class SnapshotBuilder:
         check_parallelism(1, max_parallelism)
         self._held = ExitStack()
         self._name = name
-        self._max_parallelism = max_parallelism
+        self._key_groups = KeyGroups(max_parallelism, NEW_JOBS)
         self._declared = {(str(d.step), d.name): d for node in rewrite(graph) for d in node.states()}
         self._known_sources = [str(node.step) for node in graph if isinstance(node.definition, SourceStep)]
         self._states: dict[tuple[str, str], StateEditor] = {}
@@ -177,7 +183,7 @@ class SnapshotBuilder:
         """A state of the program; timers are states too, `timers:event` and `timers:processing`."""
         key = self._resolve(step, name)
         if key not in self._states:
-            self._states[key] = BuiltState(self._declared[key], self._max_parallelism, self._held, self)
+            self._states[key] = BuiltState(self._declared[key], self._key_groups, self._held, self)
         return self._states[key]
 
     def move_source(self, step: str, position: Any) -> None:
@@ -212,7 +218,7 @@ class SnapshotBuilder:
 
     def write(self, to: str) -> SavepointInfo:
         """Make the savepoint in an empty folder."""
-        with SavepointWriter(open_storage(to), max_parallelism=self._max_parallelism) as savepoint:
+        with SavepointWriter(open_storage(to), key_groups=self._key_groups) as savepoint:
             for key in [key for key in self._declared if key in self._states or key in self._ttl_timers]:
                 editor, timers = self._states.get(key), self._ttl_timers.get(key)
                 info = describe_state(self._declared[key])
@@ -222,7 +228,7 @@ class SnapshotBuilder:
             return savepoint.finish(
                 job=SavedJob(JobId(uuid.uuid4().hex), self._name),
                 epoch=Epoch(0),
-                config={"max_parallelism": self._max_parallelism},
+                config={"max_parallelism": self._key_groups.count},
                 processing_time=self.now_ms,
                 sources=self.sources,
                 watermarks=self.watermarks,

@@ -35,7 +35,7 @@ from penstock.runtime.manifest import StateInfo
 from penstock.snapshots.kinds import CHUNKED, Undeclared, layout_of
 from penstock.snapshots.parts import Column, Layout, unreadable_to_json
 from penstock.snapshots.shapes import MISFITS
-from penstock.state.key_groups import group_of
+from penstock.state.key_groups import NEW_JOBS, KeyGroups
 
 Sample = tuple[Sequence[bytes], Sequence[bytes]]
 """Raw keys and raw values of some entries."""
@@ -53,25 +53,25 @@ _unpack = msgspec.msgpack.Decoder().decode
 class Columns:
     """The columns of one state. `sample`: some entries, to find out what was not declared."""
 
-    def __init__(self, info: StateInfo, max_parallelism: int, sample: Sample | None = None) -> None:
-        self._set(info, max_parallelism, _found_out(info, sample) if sample is not None else Undeclared.of(info))
+    def __init__(self, info: StateInfo, key_groups: KeyGroups, sample: Sample | None = None) -> None:
+        self._set(info, key_groups, _found_out(info, sample) if sample is not None else Undeclared.of(info))
 
     @classmethod
-    def like(cls, info: StateInfo, max_parallelism: int, schema: pa.Schema) -> Columns:
+    def like(cls, info: StateInfo, key_groups: KeyGroups, schema: pa.Schema) -> Columns:
         """The columns that a file was written with."""
         found = (schema.metadata or {}).get(_METADATA)
         undeclared = Undeclared.of(info) if found is None else msgspec.json.decode(found, type=Undeclared)
-        return cls.of(info, max_parallelism, undeclared)
+        return cls.of(info, key_groups, undeclared)
 
     @classmethod
-    def of(cls, info: StateInfo, max_parallelism: int, undeclared: Undeclared) -> Columns:
+    def of(cls, info: StateInfo, key_groups: KeyGroups, undeclared: Undeclared) -> Columns:
         columns = cls.__new__(cls)
-        columns._set(info, max_parallelism, undeclared)
+        columns._set(info, key_groups, undeclared)
         return columns
 
-    def _set(self, info: StateInfo, max_parallelism: int, undeclared: Undeclared) -> None:
+    def _set(self, info: StateInfo, key_groups: KeyGroups, undeclared: Undeclared) -> None:
         self.info = info
-        self.max_parallelism = max_parallelism
+        self.key_groups = key_groups
         self.undeclared = undeclared
         self.layout = layout_of(info, undeclared)
         self.schema = pa.schema(
@@ -165,7 +165,7 @@ class Columns:
             ) from error
 
     def _group(self, key: bytes) -> int:
-        return group_of(key, self.max_parallelism)
+        return self.key_groups.of(key)
 
     def _where(self) -> str:
         return f"state {self.info.name!r} of step {self.info.step!r}"
@@ -201,7 +201,9 @@ def _found_out(info: StateInfo, sample: Sample) -> Undeclared:
     if "'datetime'" not in repr((info.schema, info.sub_schema, info.key_schema)):
         return found
     choices = [msgspec.structs.replace(found, naive=naive) for naive in (False, True)]
-    return min(choices, key=lambda choice: -Columns.of(info, 1, choice).read(raw_keys, raw_values)[-1].null_count)
+    return min(
+        choices, key=lambda choice: -Columns.of(info, KeyGroups(1, NEW_JOBS), choice).read(raw_keys, raw_values)[-1].null_count
+    )
 
 
 _KEYS: dict[type, str] = {int: "int", str: "str", float: "float", bytes: "bytes", bool: "bool", datetime: "datetime"}

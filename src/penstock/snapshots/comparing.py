@@ -28,7 +28,7 @@ from penstock.snapshots.regrouping import regrouped
 from penstock.snapshots.sorting import Sorter, as_blocks, as_entries
 from penstock.snapshots.window_rows import rows_of_chunks, shown_row
 from penstock.state.files import Block
-from penstock.state.key_groups import group_of
+from penstock.state.key_groups import KeyGroups
 
 _unpack = msgspec.msgpack.Decoder().decode
 
@@ -112,7 +112,7 @@ def _compare(
         return result
     if one is not None and other is not None and one.info.schema != other.info.schema:
         result.note = "its type has changed"
-    groups = a.info.max_parallelism
+    groups = a.info.key_groups
     with ExitStack() as held:
         left = iter(()) if one is None else _logical(a, one, groups, held)
         right = iter(()) if other is None else _logical(b, other, groups, held)
@@ -127,20 +127,21 @@ def _compare(
 # --- what a state holds --------------------------------------------------------------------------------------------------------
 
 
-def _logical(content: Content, saved: SavedState, max_parallelism: int, held: ExitStack) -> Entries:
-    """The entries of a state by so many key groups, without what only tells of how they came there."""
+def _logical(content: Content, saved: SavedState, key_groups: KeyGroups, held: ExitStack) -> Entries:
+    """The entries of a state by these key groups, without what only tells of how they came there."""
     info = saved.info
     if info.kind in CHUNKED:
         rows = rows_of_chunks(content.entries(saved.number), info, content.info.watermarks.get(info.step, MIN_WATERMARK))
         if rows is not None:
-            if max_parallelism == content.info.max_parallelism:
+            if key_groups == content.info.key_groups:
                 return rows
             sorter = held.enter_context(Sorter())
             skip = _times(info) * 8
             for _, keys, values in rows:
-                sorter.add((group_of(key[skip:], max_parallelism), key, value) for key, value in zip(keys, values, strict=True))
+                groups = key_groups.of_many([key[skip:] for key in keys]).tolist()
+                sorter.add(zip(groups, keys, values, strict=True))
             return as_entries(sorter.blocks())
-    entries = regrouped(content, saved.number, info, max_parallelism, held.enter_context(Sorter()))
+    entries = regrouped(content, saved.number, info, key_groups, held.enter_context(Sorter()))
     return _whole_lists(entries) if info.kind == "list" else entries
 
 

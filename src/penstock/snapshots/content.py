@@ -17,7 +17,7 @@ from penstock.epochs.pins import pin
 from penstock.errors import NotFoundError, StateError
 from penstock.runtime.manifest import Manifest, StateInfo
 from penstock.snapshots.columns import Columns
-from penstock.snapshots.format import VERSION, SavedJob, SavedState, SavepointInfo, read_info
+from penstock.snapshots.format import SavedJob, SavedState, SavepointInfo, read_info, version_of
 from penstock.snapshots.place import SAVEPOINT
 from penstock.snapshots.reference import parse_reference
 from penstock.snapshots.state_file import open_state
@@ -101,8 +101,8 @@ class SavepointContent:
         state = self._states[number]
         for file in state.files:
             if file.rows:
-                return Columns.like(state.info, self.info.max_parallelism, open_state(self.storage, file).schema)
-        return Columns(state.info, self.info.max_parallelism)
+                return Columns.like(state.info, self.info.key_groups, open_state(self.storage, file).schema)
+        return Columns(state.info, self.info.key_groups)
 
     def batches(self, number: int, groups: range | None = None) -> Iterator[pa.RecordBatch]:
         """As they are in the files. Parts that were written with other types of undeclared keys are converted."""
@@ -143,7 +143,7 @@ class EpochContent:
             values += more_values
             if len(keys) >= SAMPLE:
                 break
-        return Columns(self._info(number), self.info.max_parallelism, (keys[:SAMPLE], values[:SAMPLE]))
+        return Columns(self._info(number), self.info.key_groups, (keys[:SAMPLE], values[:SAMPLE]))
 
     def batches(self, number: int, groups: range | None = None) -> Iterator[pa.RecordBatch]:
         yield from converted(self.entries(number, groups), self.columns(number))
@@ -201,19 +201,22 @@ def as_savepoint(storage: Storage, job: JobInfo, manifest: Manifest) -> Savepoin
             for number, time in times.items():
                 due[number] = min(time, due.get(number, time))
     return SavepointInfo(
-        version=VERSION,
+        version=version_of(layout.key_hash),
         identity=f"{manifest.job}@{manifest.epoch}",
         created_ms=manifest.created_ms,
         job=SavedJob(job.job, job.name, storage.uri),
         epoch=manifest.epoch,
         max_parallelism=layout.max_parallelism,
+        key_hash=layout.key_hash,
         program=manifest.program,
         config={"parallelism": layout.parallelism, "max_parallelism": layout.max_parallelism},
         parent=manifest.restored,
         processing_time=manifest.processing_time,
         finished=manifest.finished,
+        drained=manifest.drained,
         sources=manifest.sources,
         watermarks=manifest.watermarks,
+        left_out=manifest.left_out,
         states=[SavedState(int(number), info, due.get(int(number)), []) for number, info in layout.ids.items()],
         uri=f"{storage.uri}@{manifest.epoch}",
     )

@@ -225,7 +225,7 @@ class SnapshotEditor:
     def write(self, to: str) -> SavepointInfo:
         """Make the new savepoint in an empty folder."""
         info = self._content.info
-        with SavepointWriter(open_storage(to), max_parallelism=info.max_parallelism) as savepoint:
+        with SavepointWriter(open_storage(to), key_groups=info.key_groups) as savepoint:
             for number, saved in self._states.items():
                 editor = self._editors.get(number)
                 changed = editor is not None and editor.changed
@@ -241,8 +241,10 @@ class SnapshotEditor:
                 parent=parent_of(self._content),
                 processing_time=info.processing_time,
                 finished=info.finished,
+                drained=info.drained,
                 sources=self.sources,
                 watermarks=self.watermarks,
+                left_out=info.left_out,
             )
 
 

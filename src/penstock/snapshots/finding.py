@@ -14,7 +14,6 @@ from penstock.snapshots.content import Content
 from penstock.snapshots.kinds import CHUNKED
 from penstock.snapshots.shapes import JSON_METADATA
 from penstock.state.entry_keys import end_of_value
-from penstock.state.key_groups import group_of
 from penstock.state.keys import encode_key
 from penstock.windows.columnar.chunks import read_stored
 
@@ -35,7 +34,7 @@ class Finder:
 
     def rows(self, key: Any) -> pa.Table:
         encoded = self.encode(self._info, self._columns, key)
-        group = group_of(encoded, self._columns.max_parallelism)
+        group = self._columns.key_groups.of(encoded)
         keys: list[bytes] = []
         values: list[bytes] = []
         for _, raw_keys, raw_values in self._content.entries(self._number, range(group, group + 1)):

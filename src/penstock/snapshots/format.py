@@ -25,10 +25,14 @@ import msgspec
 from penstock.errors import AlreadyExistsError, CorruptFileError, NotFoundError, StateError, StorageError
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, JobId, Milliseconds
+from penstock.paths import is_state_file
+from penstock.runtime.left_out import LeftOut
 from penstock.runtime.manifest import Restored, SourceState, StateInfo
 from penstock.snapshots.place import SAVEPOINT, STATE, claimed
 from penstock.snapshots.state_file import StateFile, StateWriter, read_state, read_tables
+from penstock.state.key_groups import CRC32, KeyGroups
 from penstock.storage import Storage
+from penstock.storage.documents import MANIFEST_BYTES, UNREADABLE, read_small
 
 __all__ = [
     "SAVEPOINT",
@@ -43,7 +47,8 @@ __all__ = [
     "read_tables",
 ]
 
-VERSION = 1
+VERSIONS = (1, 2)
+"""2: keys are grouped by another `key_hash` than 1. Otherwise 1 is written, and an older Penstock can read it."""
 
 
 class SavedJob(msgspec.Struct, frozen=True):
@@ -81,15 +86,22 @@ class SavepointInfo(msgspec.Struct, frozen=True, kw_only=True):
     job: SavedJob
     epoch: Epoch
     max_parallelism: int
+    key_hash: int = CRC32
     program: str = ""
     config: dict[str, Any] = {}
     parent: Restored | None = None
     processing_time: Milliseconds = 0
     finished: bool = False
+    drained: Epoch | None = None
     sources: dict[str, SourceState] = {}
     watermarks: dict[str, Milliseconds] = {}
+    left_out: LeftOut = LeftOut()
     states: list[SavedState] = []
     uri: str = ""
+
+    @property
+    def key_groups(self) -> KeyGroups:
+        return KeyGroups(self.max_parallelism, self.key_hash)
 
     @property
     def rows(self) -> int:
@@ -112,15 +124,15 @@ class SavepointInfo(msgspec.Struct, frozen=True, kw_only=True):
 class SavepointWriter:
     """Makes a savepoint in an empty folder. Left without `finish`, nothing that could be taken for a savepoint remains.
 
-    with SavepointWriter(storage, max_parallelism=128) as savepoint:
+    with SavepointWriter(storage, key_groups=KeyGroups(128, NEW_JOBS)) as savepoint:
         counts = savepoint.state(info)
         counts.group(0, raw_keys, raw_values)
         savepoint.finish(job=..., epoch=...)
     """
 
-    def __init__(self, storage: Storage, *, max_parallelism: int, identity: str | None = None) -> None:
+    def __init__(self, storage: Storage, *, key_groups: KeyGroups, identity: str | None = None) -> None:
         self.storage = storage
-        self.max_parallelism = max_parallelism
+        self.key_groups = key_groups
         self.identity = identity or uuid.uuid4().hex
         self._claim = claimed(storage, self.identity)
         self._check_claim: Callable[[], None] | None = None
@@ -155,7 +167,7 @@ class SavepointWriter:
         elif number in taken:
             raise StateError(f"two states of a savepoint have the number {number}")
         path = state_path(number, info)
-        writer = StateWriter(self.storage, path, self.identity, number, info, self.max_parallelism)
+        writer = StateWriter(self.storage, path, self.identity, number, info, self.key_groups)
         self._open.append((writer, next_due))
         return writer
 
@@ -173,8 +185,10 @@ class SavepointWriter:
         parent: Restored | None = None,
         processing_time: Milliseconds = 0,
         finished: bool = False,
+        drained: Epoch | None = None,
         sources: dict[str, SourceState] | None = None,
         watermarks: dict[str, Milliseconds] | None = None,
+        left_out: LeftOut | None = None,
     ) -> SavepointInfo:
         """All states are written: the folder becomes a savepoint."""
         if self._check_claim is None:
@@ -186,19 +200,22 @@ class SavepointWriter:
             fail_point("savepoint:state")
             self._states.append(SavedState(writer.number, writer.info, writer.next_due if next_due is None else next_due, [file]))
         info = SavepointInfo(
-            version=VERSION,
+            version=version_of(self.key_groups.hash),
             identity=self.identity,
             created_ms=round(time.time() * 1000),
             job=job,
             epoch=epoch,
-            max_parallelism=self.max_parallelism,
+            max_parallelism=self.key_groups.count,
+            key_hash=self.key_groups.hash,
             program=program,
             config=config or {},
             parent=parent,
             processing_time=processing_time,
             finished=finished,
+            drained=drained,
             sources=sources or {},
             watermarks=watermarks or {},
+            left_out=left_out or LeftOut(),
             states=sorted(self._states, key=lambda state: state.number),
             uri=self.storage.uri,
         )
@@ -220,6 +237,11 @@ class SavepointWriter:
             except NotFoundError:
                 pass
             raise
+
+
+def version_of(key_hash: int) -> int:
+    """The format that a savepoint is of."""
+    return VERSIONS[0] if key_hash == CRC32 else VERSIONS[1]
 
 
 def state_path(number: int, info: StateInfo, part: int | None = None) -> str:
@@ -258,17 +280,24 @@ def decode_info(data: bytes, uri: str) -> SavepointInfo:
         )
     try:
         version = msgspec.json.decode(body, type=_Versioned).version
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise CorruptFileError(f"{where} cannot be read", detail=str(error)) from error
-    if version != VERSION:
+    if version not in VERSIONS:
         raise CorruptFileError(
-            f"{where} is of format {version}; this Penstock reads format {VERSION}",
+            f"{where} is of format {version}; this Penstock reads formats up to {VERSIONS[-1]}",
             hint="use the version of Penstock that made it, or a newer one",
         )
     try:
-        return msgspec.structs.replace(msgspec.json.decode(body, type=SavepointInfo), uri=uri)
-    except msgspec.MsgspecError as error:
+        info = msgspec.structs.replace(msgspec.json.decode(body, type=SavepointInfo), uri=uri)
+    except UNREADABLE as error:
         raise CorruptFileError(f"{where} cannot be read", detail=str(error)) from error
+    for file in (file for state in info.states for file in state.files):
+        if not is_state_file(file.path):
+            raise CorruptFileError(
+                f"{where} names a state file that can be none: {file.path!r}",
+                hint="it was not written by Penstock: find out where the savepoint comes from",
+            )
+    return info
 
 
 class _Versioned(msgspec.Struct):
@@ -278,7 +307,7 @@ class _Versioned(msgspec.Struct):
 def read_info(storage: Storage) -> SavepointInfo:
     """What the savepoint in this storage is; an error if there is none."""
     try:
-        data = storage.read(SAVEPOINT)
+        data = read_small(storage, SAVEPOINT, MANIFEST_BYTES)
     except NotFoundError as error:
         begun = next(iter(storage.list(STATE)), None) is not None
         raise NotFoundError(

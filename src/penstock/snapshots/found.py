@@ -5,19 +5,18 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-import msgspec
-
 from penstock import paths
 from penstock.config import JobConfig
 from penstock.epochs.fencing import read_job
 from penstock.epochs.pins import pin
 from penstock.errors import NotFoundError
-from penstock.ids import MAX_WATERMARK, Epoch, Term
-from penstock.runtime.manifest import VERSION, Manifest, SourceState, StateLayout
+from penstock.ids import Epoch, Term
+from penstock.runtime.manifest import Manifest, StateLayout, version_of
 from penstock.snapshots.format import SavepointInfo, read_info
 from penstock.snapshots.place import SAVEPOINT
 from penstock.snapshots.reference import Reference
-from penstock.state.files import FileRef
+from penstock.snapshots.state_file import StateFile
+from penstock.state.files import FileRef, verify_file
 from penstock.storage import Storage, open_storage
 
 
@@ -66,25 +65,25 @@ def find_snapshot(reference: Reference, text: str, config: JobConfig, storage: S
 
 def _savepoint(place: Storage) -> Snapshot:
     info = read_info(place)
+    for state in info.states:
+        for file in state.files:
+            if not file.rows:  # nothing of it is copied, so it is not read later: that it says nothing must be true
+                verify_file(place, _reference(file, state.number, info.max_parallelism))
     return Snapshot(storage=place, manifest=as_manifest(info), source=place.uri, identity=info.identity, home=info.job.storage)
+
+
+def _reference(file: StateFile, state: int, groups: int) -> FileRef:
+    return FileRef(file.path, "base", file.bytes, file.checksum, file.rows, 0, groups - 1, state=state)
 
 
 def as_manifest(info: SavepointInfo) -> Manifest:
     """A savepoint as the manifest of an epoch with one partition, each of whose states has a stage of its own."""
     groups = info.max_parallelism
-    chains = [
-        [
-            [
-                FileRef(file.path, "base", file.bytes, file.checksum, file.rows, 0, groups - 1, state=state.number)
-                for file in state.files
-                if file.rows
-            ]
-        ]
-        for state in info.states
-    ]
+    chains = [[[_reference(file, state.number, groups) for file in state.files if file.rows]] for state in info.states]
     layout = StateLayout(
         parallelism=1,
         max_parallelism=groups,
+        key_hash=info.key_hash,
         fingerprint=f"savepoint {info.identity}",
         ids={str(state.number): state.info for state in info.states},
         stages=[[state.number] for state in info.states],
@@ -92,7 +91,7 @@ def as_manifest(info: SavepointInfo) -> Manifest:
         next_due=[[{} if state.next_due is None else {state.number: state.next_due}] for state in info.states],
     )
     return Manifest(
-        version=VERSION,
+        version=version_of(layout),
         job=info.job.uuid,
         epoch=info.epoch,
         term=Term(0),
@@ -104,23 +103,11 @@ def as_manifest(info: SavepointInfo) -> Manifest:
         watermarks=info.watermarks,
         state=layout,
         finished=info.finished,
+        drained=info.drained,
         program=info.program,
         restored=info.parent,
+        left_out=info.left_out,
     )
-
-
-def reopened(manifest: Manifest) -> Manifest:
-    """A finished epoch, ready for more input: its sources are asked again, and the end of time is taken back.
-
-    Event time goes on where the clocks of the sources are. What the end of time has closed stays closed.
-    """
-    if not manifest.finished:
-        return manifest
-    sources: dict[str, SourceState] = {
-        step: msgspec.structs.replace(state, ended=False) for step, state in manifest.sources.items()
-    }
-    watermarks = {step: time for step, time in manifest.watermarks.items() if time != MAX_WATERMARK}
-    return msgspec.structs.replace(manifest, finished=False, sources=sources, watermarks=watermarks)
 
 
 def import_name(snapshot: Snapshot) -> str:

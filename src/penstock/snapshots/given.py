@@ -113,6 +113,9 @@ def _exact(value: Any, kind: pa.DataType, *, nan_is_null: bool = False) -> Any:
 def _exact_floats(floats: Any) -> None:
     if (np.abs(floats) >= EXACT).any():
         raise inexact()
+    broken = floats[np.isfinite(floats) & (floats != np.trunc(floats))]
+    if len(broken):
+        raise ValueError(f"{float(broken[0])} is not an integer")
 
 
 def _has_integers(kind: pa.DataType) -> bool:

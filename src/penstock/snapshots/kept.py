@@ -10,6 +10,7 @@ from typing import Any
 from penstock import paths
 from penstock.epochs.fencing import read_job
 from penstock.epochs.history import shown_watermark
+from penstock.epochs.listing import epochs_in
 from penstock.epochs.pins import pinned
 from penstock.epochs.repairs import describe
 from penstock.errors import CorruptFileError, NotFoundError
@@ -24,6 +25,7 @@ class KeptEpoch:
 
     `own_bytes`: of state files that no other kept epoch names; `shared_bytes`: of the others. `together`: how many epochs were
     committed with it and have no manifest of their own. `restored_from`: this epoch is the first after a start from there.
+    `drained`: the job was drained by it, after that epoch.
     `back_to`: with it the job went back to that epoch; `repair`: what is being repaired.
     `problem`: why it cannot be read; nothing else is known then.
     """
@@ -39,6 +41,7 @@ class KeptEpoch:
     watermark_ms: Milliseconds | None = None
     parallelism: int | None = None
     finished: bool = False
+    drained: Epoch | None = None
     pinned: bool = False
     restored_from: str | None = None
     back_to: Epoch | None = None
@@ -58,18 +61,16 @@ def list_epochs(storage: Storage) -> list[KeptEpoch]:
             f"{storage.uri} holds no job",
             hint="give the storage that the job was run with; `penstock jobs ROOT` lists those below a folder",
         ) from error
-    listed = [entry.path for entry in storage.list(paths.EPOCHS)]
-    done = frozenset(paths.epoch_number(path) for path in listed if path.endswith(".done"))
+    listed = epochs_in(storage)
+    done = listed.done
     manifests: list[Manifest] = []
     problems: dict[Epoch, str] = {}
-    for path in listed:
-        if path.endswith(".json"):
-            epoch = paths.epoch_number(path)
-            try:
-                manifests.append(load_manifest(storage, epoch))
-            except CorruptFileError as error:
-                if storage.exists(path):  # otherwise it was retired just now
-                    problems[epoch] = error.what
+    for epoch in listed.manifests:
+        try:
+            manifests.append(load_manifest(storage, epoch))
+        except CorruptFileError as error:
+            if storage.exists(paths.manifest(epoch)):  # otherwise it was retired just now
+                problems[epoch] = error.what
     found = describe_epochs(manifests, done, frozenset(pinned(storage)))
     found += [KeptEpoch(epoch=epoch, done=epoch in done, problem=problem) for epoch, problem in problems.items()]
     return sorted(found, key=lambda kept: kept.epoch)
@@ -93,6 +94,7 @@ def describe_epochs(manifests: Iterable[Manifest], done: frozenset[Epoch], held:
             watermark_ms=_watermark(manifest),
             parallelism=manifest.state.parallelism,
             finished=manifest.finished,
+            drained=manifest.drained,
             pinned=manifest.epoch in held,
             restored_from=manifest.restored.source if manifest.restored and manifest.restored.at == manifest.epoch else None,
             back_to=manifest.back.to if manifest.back is not None else None,

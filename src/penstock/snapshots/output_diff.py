@@ -18,6 +18,8 @@ from penstock.connectors.files.output.names import LOG, OWNER
 from penstock.connectors.files.published import PublishedFiles
 from penstock.errors import NotFoundError
 from penstock.storage import Storage, open_storage
+from penstock.storage.documents import NOTE_BYTES, read_small
+from penstock.storage.sealed import unseal
 
 _encode = msgspec.json.Encoder(order="sorted", enc_hook=repr).encode
 
@@ -57,7 +59,7 @@ def sink_folders(root: Storage) -> dict[str, str]:
     for listed in root.list():
         if listed.path == OWNER or listed.path.endswith(f"/{OWNER}"):
             folder = listed.path[: -len(OWNER)].rstrip("/")
-            owner = msgspec.json.decode(root.read(listed.path), type=Owner)
+            owner = unseal(read_small(root, listed.path, NOTE_BYTES), Owner, f"{root.uri}/{listed.path}")
             found[owner.sink] = (root.child(folder) if folder else root).uri
     if not found:
         raise NotFoundError(

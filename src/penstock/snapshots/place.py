@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from penstock.epochs.drivers import process_lives
-from penstock.errors import AlreadyExistsError, ConfigError, NotFoundError, StorageError
+from penstock.epochs.processes import process_lives
+from penstock.errors import AlreadyExistsError, ConfigError, CorruptFileError, NotFoundError, StorageError
 from penstock.ids import Milliseconds
 from penstock.storage import Listed, Storage
+from penstock.storage.documents import NOTE_BYTES, decode_json, read_small
 
 SAVEPOINT = "savepoint.json"
 MAKING = "making.json"
@@ -122,8 +123,8 @@ def _check_held(place: Storage, identity: str) -> None:
 
 def _read_mark(place: Storage) -> Making | None:
     try:
-        return msgspec.json.decode(place.read(MAKING), type=Making)
-    except (NotFoundError, msgspec.MsgspecError):
+        return decode_json(read_small(place, MAKING, NOTE_BYTES), Making, MAKING)
+    except (NotFoundError, CorruptFileError):
         return None
 
 

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from penstock.errors import StateError
 from penstock.state.custom import decode_hook, encode_hook
+from penstock.state.untyped import is_record
 
 _SCALARS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
@@ -95,9 +96,9 @@ def from_plain(data: Any, find: Callable[[str], type]) -> Any:
         case "dict":
             return {from_plain(key, find): from_plain(value, find) for key, value in inner}
         case "enum":
-            return find(inner)[data["name"]]  # type: ignore[index]
+            return _kind(find(inner), lambda cls: issubclass(cls, enum.Enum))[data["name"]]  # type: ignore[index]
         case "record":
-            return _built(find(inner), {name: from_plain(item, find) for name, item in data["fields"].items()})
+            return _built(_kind(find(inner), is_record), {name: from_plain(item, find) for name, item in data["fields"].items()})
         case "custom":
             return decode_hook(find(inner), from_plain(data["value"], find))
         case name if name in _COLLECTIONS:
@@ -112,6 +113,16 @@ def _fields(value: Any) -> tuple[str, ...] | None:
     if dataclasses.is_dataclass(tp):
         return tuple(field.name for field in dataclasses.fields(tp))
     return getattr(tp, "__struct_fields__", None) or getattr(tp, "_fields", None)
+
+
+def _kind(cls: type, right: Callable[[type], bool]) -> type:
+    """The class, if instances may be built as the data says: others may do anything when they are called."""
+    if not right(cls):
+        raise StateError(
+            f"{_name(cls)} is not a class that recorded values are made of",
+            hint="dataclasses, named tuples, msgspec Structs, enums and registered types are; who wrote this file?",
+        )
+    return cls
 
 
 def _built(cls: type, values: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from penstock import paths
 from penstock.config import JobConfig
 from penstock.epochs.fencing import find_head
-from penstock.epochs.judging import Judgement, check_trusted, judge
+from penstock.epochs.judging import Judgement, check_rewritings_trusted, check_trusted, judge
 from penstock.epochs.renames import as_called_now, by_new_name, renamed_steps
 from penstock.epochs.source_claims import claim_sources, shown
 from penstock.errors import NotFoundError, StateError
@@ -104,14 +104,19 @@ def preflight(graph: Graph, config: JobConfig, manifest: Manifest, source: str, 
     lost = [f"{one.step}.{one.name}" for one in judged if one.verdict == "dropped" and not one.timers]
     if lost and not config.allow_dropped_state:
         problems.append(f"nobody claims {', '.join(lost)} (give the steps their names back, or use --allow-dropped-state)")
-    if manifest.state.max_parallelism != config.max_parallelism:
+    if manifest.drained is not None:
+        problems.append(f"the job was drained by epoch {manifest.epoch} (check against epoch {manifest.drained}, before it)")
+    if config.max_parallelism not in (None, manifest.state.max_parallelism):
         problems.append(f"there are {manifest.state.max_parallelism} key groups, max_parallelism is {config.max_parallelism}")
-    claimed = {one.number for one in judged if one.info is not None}
-    infos = [info for number, info in manifest.state.ids.items() if int(number) in claimed]
+    elif config.parallelism > manifest.state.max_parallelism:
+        problems.append(f"parallelism is {config.parallelism}, and there are {manifest.state.max_parallelism} key groups")
+    claimed = {(one.step, one.name): one.number for one in judged if one.info is not None and one.number is not None}
+    rewritings = [one.rewriting for one in judged if one.rewriting is not None]
     sources = as_called_now(manifest, graph).sources
     try:
         if foreign:
-            check_trusted(infos, trust=config.trust, source=source)
+            check_trusted(graph, manifest.state, claimed, trust=config.trust, source=source)
+        check_rewritings_trusted(rewritings, trust=config.trust, source=source)
         claim_sources(graph, sources, allow_dropped=config.allow_dropped_state)
     except StateError as error:
         problems.append(f"{error.what} ({error.hint})")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.data_frames import as_pandas
 from penstock.errors import StateError
 from penstock.ids import MIN_WATERMARK, Epoch, Milliseconds
 from penstock.runtime.manifest import Restored, SourceState, StateInfo
@@ -152,12 +153,11 @@ class SnapshotState:
     def to_arrow(self) -> pa.Table:
         return pa.Table.from_batches(self.batches(), self.schema)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """A pandas DataFrame. Columns of integers that have nulls are `Int64`, not floats."""
-        table = self.to_arrow()
-        frame: pd.DataFrame = table.to_pandas(integer_object_nulls=True)
-        integers = [field.name for field in table.schema if pa.types.is_integer(field.type)]
-        return frame.astype({name: "Int64" for name in integers if table.column(name).null_count})
+    def to_pandas(self, *, flatten: bool = False) -> pd.DataFrame:
+        """A pandas DataFrame. Columns of integers that have nulls are `Int64`, not floats.
+
+        `flatten`: a column for each field of nested values, such as `value.amount`."""
+        return as_pandas(self.to_arrow(), flatten=flatten)
 
     def to_spark(self, spark: Any) -> Any:
         """A Spark DataFrame. Of a savepoint on a local disk, Spark reads the files itself."""

@@ -1,4 +1,4 @@
-"""A savepoint with another number of key groups.
+"""A savepoint with another number of key groups, and by the newest key hash.
 
 Laws:
 - Every entry is there again, in the group that its key has now. Values stay byte for byte.
@@ -22,7 +22,7 @@ from penstock.snapshots.format import SavepointInfo, SavepointWriter
 from penstock.snapshots.kinds import CHUNKED, keyed_layout
 from penstock.snapshots.sorting import Sorter, as_entries, write_entries
 from penstock.state.files import Block
-from penstock.state.key_groups import check_parallelism, group_of
+from penstock.state.key_groups import NEW_JOBS, KeyGroups, check_parallelism
 from penstock.state.merging import live
 from penstock.storage import open_storage
 from penstock.windows.columnar.chunks import StoredChunk, read_stored, write_stored
@@ -31,47 +31,51 @@ _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 
 
-def regroup(uri: str, max_parallelism: int, to: str, *, told: Callable[[str, str], None] | None = None) -> SavepointInfo:
-    """Write a snapshot again with `max_parallelism` key groups, as a savepoint in an empty folder.
+def regroup(uri: str, max_parallelism: int | None, to: str, *, told: Callable[[str, str], None] | None = None) -> SavepointInfo:
+    """Write a snapshot again with `max_parallelism` key groups (None: as many as it has), as a savepoint in an empty folder.
 
-    `told` is called with step and name of each state when its turn comes.
+    Keys are grouped by the key hash of new jobs, whatever they were grouped by. `told` is called with step and name of each state
+    when its turn comes.
     """
-    check_parallelism(1, max_parallelism)
+    if max_parallelism is not None:
+        check_parallelism(1, max_parallelism)
     with ExitStack() as held:
         content = open_content(str(uri), held, "regrouping")
         info = content.info
-        with SavepointWriter(open_storage(to), max_parallelism=max_parallelism) as savepoint:
+        groups = KeyGroups(max_parallelism or info.max_parallelism, NEW_JOBS)
+        with SavepointWriter(open_storage(to), key_groups=groups) as savepoint:
             for saved in info.states:
                 if told is not None:
                     told(saved.info.step, saved.info.name)
                 with Sorter() as sorter:
                     writer = savepoint.state(saved.info, number=saved.number, next_due=saved.next_due)
-                    write_entries(writer, regrouped(content, saved.number, saved.info, max_parallelism, sorter))
+                    write_entries(writer, regrouped(content, saved.number, saved.info, groups, sorter))
             return savepoint.finish(
                 job=info.job,
                 epoch=info.epoch,
                 program=info.program,
-                config={**info.config, "max_parallelism": max_parallelism},
+                config={**info.config, "max_parallelism": groups.count},
                 parent=parent_of(content),
                 processing_time=info.processing_time,
                 finished=info.finished,
+                drained=info.drained,
                 sources=info.sources,
                 watermarks=info.watermarks,
             )
 
 
-def regrouped(content: Content, number: int, info: StateInfo, max_parallelism: int, sorter: Sorter) -> Entries:
-    """The entries of a state by the groups that their keys have among so many."""
-    if max_parallelism == content.info.max_parallelism:
+def regrouped(content: Content, number: int, info: StateInfo, key_groups: KeyGroups, sorter: Sorter) -> Entries:
+    """The entries of a state by the groups that their keys have among these."""
+    if key_groups == content.info.key_groups:
         return content.entries(number)
     if info.kind in CHUNKED:
         for group, keys, values in content.entries(number):
-            sorter.add(_cut(group, keys, values, info, max_parallelism))
+            sorter.add(_cut(group, keys, values, info, key_groups))
         return as_entries(_joined(sorter.blocks(), info))
     layout = keyed_layout(info)
     for _, raw_keys, raw_values in content.entries(number):
-        groups = (group_of(key, max_parallelism) for key in layout.keys(raw_keys))
-        sorter.add(zip(groups, raw_keys, raw_values, strict=True))
+        groups = key_groups.of_many(layout.keys(raw_keys))
+        sorter.add(zip(groups.tolist(), raw_keys, raw_values, strict=True))
     return as_entries(sorter.blocks())
 
 
@@ -79,12 +83,12 @@ def regrouped(content: Content, number: int, info: StateInfo, max_parallelism: i
 
 
 def _cut(
-    group: int, raw_keys: list[bytes], raw_values: list[bytes], info: StateInfo, max_parallelism: int
+    group: int, raw_keys: list[bytes], raw_values: list[bytes], info: StateInfo, key_groups: KeyGroups
 ) -> Iterator[tuple[int, bytes, bytes]]:
     """Chunks, cut by new group; their keys go on with the types of vectors and the old group, so that none replaces another."""
     for raw, value in zip(raw_keys, raw_values, strict=True):
         chunk = read_stored(value, f"step {info.step!r}")
-        groups = np.fromiter((group_of(key, max_parallelism) for key in chunk.keys), dtype=np.int64, count=len(chunk.keys))
+        groups = key_groups.of_many(chunk.keys)
         types = "".join(kind[0] for vectors in chunk.vectors for kind, _ in vectors).encode()
         for new in np.unique(groups).tolist():
             rows = np.flatnonzero(groups == new)

@@ -14,29 +14,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock import paths
 from penstock.config import JobConfig
+from penstock.epochs.draining import drained
 from penstock.epochs.fencing import find_head, read_job
 from penstock.epochs.history import StartListener
 from penstock.epochs.judging import check_trusted
 from penstock.epochs.layout import claim_states
 from penstock.epochs.lineage import note_restore
 from penstock.epochs.renames import as_called_now
+from penstock.epochs.reopening import reopened
 from penstock.epochs.source_claims import SourceClaims, claim_sources
 from penstock.epochs.takeover import Start
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, StorageError
 from penstock.ids import Epoch, JobId, Term
 from penstock.plan.nodes import Graph
 from penstock.plan.rewrites import rewrite
 from penstock.runtime.manifest import Manifest, Restored, StateLayout
-from penstock.snapshots.found import Snapshot, find_snapshot, import_name, reopened
+from penstock.snapshots.found import Snapshot, find_snapshot, import_name
 from penstock.snapshots.imports import bring_files
 from penstock.snapshots.reference import parse_reference
 from penstock.snapshots.told import told_of
-from penstock.storage import Storage
+from penstock.state.key_groups import check_parallelism
+from penstock.storage import Storage, open_named
 
 log = logging.getLogger("penstock")
 
@@ -95,8 +98,9 @@ def _resolve(
     graph: Graph, config: JobConfig, text: str, storage: Storage, listeners: list[StartListener], held: ExitStack
 ) -> Start | None:
     reference = parse_reference(text)
-    job = read_job(storage).job if storage.exists(paths.JOB) else None
-    head = find_head(storage, fall_back=config.fall_back).manifest if job is not None else None
+    info = read_job(storage) if storage.exists(paths.JOB) else None
+    job = info.job if info is not None else None
+    head = find_head(storage, fall_back=config.fall_back).manifest if info is not None else None
     if reference.kind == "latest":
         if head is None:
             raise ConfigError(
@@ -114,7 +118,11 @@ def _resolve(
         instead = f", not from {snapshot.source}: {decision.because}" if decision.because else ""
         _tell(listeners, [f"goes on from its newest epoch, {head.epoch}{instead}"])
         return None
-    manifest = reopened(snapshot.manifest)
+    if snapshot.manifest.drained is not None:
+        raise drained(snapshot.source, snapshot.manifest.epoch, snapshot.manifest.drained, _before_drain(snapshot))
+    manifest = reopened(snapshot.manifest, ask_again=True)
+    if info is not None and config.max_parallelism is None:
+        config = replace(config, max_parallelism=info.max_parallelism)
     claims = check(rewrite(graph), config, snapshot, foreign=not own)
     _tell(listeners, told_of(snapshot.source, manifest, claims, decision.leaves))
     restored = Restored(snapshot.source, snapshot.identity, manifest.epoch, Epoch(0))
@@ -122,19 +130,31 @@ def _resolve(
     return Start(before=manifest, restored=restored, release=_releasing(held, storage, snapshot), **bring)
 
 
+def _before_drain(snapshot: Snapshot) -> str:
+    """Where the epoch before a drain is kept; empty if it is not."""
+    before = snapshot.manifest.drained
+    try:
+        home = open_named(snapshot.home, snapshot.storage)
+        return home.uri if before is not None and home.exists(paths.manifest(before)) else ""
+    except StorageError:
+        return ""
+
+
 def check(graph: Graph, config: JobConfig, snapshot: Snapshot, *, foreign: bool) -> SourceClaims:
     """Refuse, by name, what the program cannot go on from. Pure."""
     before = snapshot.manifest.state
-    if before.max_parallelism != config.max_parallelism:
+    most = before.max_parallelism
+    if config.max_parallelism not in (None, most):
         raise ConfigError(
-            f"{snapshot.source} has {before.max_parallelism} key groups; the job's max_parallelism is {config.max_parallelism}",
-            hint=f"set max_parallelism={before.max_parallelism}, or write it with other key groups: "
-            f"penstock savepoint-rewrite {snapshot.source} --max-parallelism {config.max_parallelism} --to FOLDER",
+            f"{snapshot.source} has {most} key groups; the job's max_parallelism is {config.max_parallelism}",
+            hint=f"start a new job from it, with max_parallelism={most}, a new storage and new folders for its sinks; "
+            f"or write it with other key groups: penstock savepoint-rewrite {snapshot.source} "
+            f"--max-parallelism {config.max_parallelism} --to FOLDER",
         )
+    check_parallelism(config.parallelism, most)
     claims = claim_states(graph, before, allow_dropped=config.allow_dropped_state)
     if foreign:
-        claimed = [info for number, info in before.ids.items() if number in claims.infos]
-        check_trusted(claimed, trust=config.trust, source=snapshot.source)
+        check_trusted(graph, before, claims.ids, trust=config.trust, source=snapshot.source)
     sources = as_called_now(snapshot.manifest, graph).sources
     return claim_sources(graph, sources, allow_dropped=config.allow_dropped_state)
 
@@ -157,7 +177,7 @@ def _releasing(held: ExitStack, storage: Storage, snapshot: Snapshot) -> Callabl
         held.close()
         head = find_head(storage).manifest
         if head is not None and head.restored is not None:
-            note_restore(storage, head.restored, of=snapshot.manifest.job, home=snapshot.home)
+            note_restore(storage, head.restored, of=snapshot.manifest.job, home=snapshot.home, by=snapshot.storage)
 
     return release
 

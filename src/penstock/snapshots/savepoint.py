@@ -60,7 +60,7 @@ def make_savepoint(
         driven = is_driven(storage) is not False
     with pin(storage, None if epoch is None else Epoch(epoch), "savepoint") as manifest:
         layout = manifest.state
-        with SavepointWriter(place, max_parallelism=layout.max_parallelism, identity=identity) as savepoint:
+        with SavepointWriter(place, key_groups=layout.key_groups, identity=identity) as savepoint:
             written = _write(storage, place, identity, layout, told, driven)
             for state in written:
                 savepoint.add(state)
@@ -74,8 +74,10 @@ def make_savepoint(
                 parent=manifest.restored,
                 processing_time=manifest.processing_time,
                 finished=manifest.finished,
+                drained=manifest.drained,
                 sources=manifest.sources,
                 watermarks=manifest.watermarks,
+                left_out=manifest.left_out,
             )
     note_savepoint(storage, job, identity=made.identity, place=made.uri, epoch=made.epoch, program=made.program)
     return made

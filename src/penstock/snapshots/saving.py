@@ -94,7 +94,7 @@ class _Writers(dict[int, StateWriter]):
         part = self._part
         info = part.layout.ids[str(number)]
         path = state_path(number, info, part.number)
-        writer = StateWriter(self._place, path, part.identity, number, info, part.layout.max_parallelism)
+        writer = StateWriter(self._place, path, part.identity, number, info, part.layout.key_groups)
         self[number] = writer
         return writer
 

@@ -23,6 +23,7 @@ from penstock.ids import MIN_WATERMARK, Milliseconds
 from penstock.runtime.manifest import StateInfo
 from penstock.snapshots.columns import Columns
 from penstock.snapshots.kinds import CHUNKED
+from penstock.state.key_groups import KeyGroups
 from penstock.state.layout import time_from_sortable
 from penstock.state.row_groups import (
     KEY_GROUP,
@@ -61,14 +62,14 @@ class StateFile(msgspec.Struct, frozen=True):
 class StateWriter:
     """Writes one state: `group(...)` for each key group in order, any number of times for each, then `close()`."""
 
-    def __init__(self, storage: Storage, path: str, identity: str, number: int, info: StateInfo, max_parallelism: int) -> None:
+    def __init__(self, storage: Storage, path: str, identity: str, number: int, info: StateInfo, key_groups: KeyGroups) -> None:
         self.path = path
         self.number = number
         self.info = info
         self.next_due: Milliseconds | None = None
         """When something is due first, as far as the keys tell; not later than it is."""
         self._identity = identity
-        self._max_parallelism = max_parallelism
+        self._key_groups = key_groups
         self._group = -1
         self._last = b""
         self._runs: list[tuple[int, int]] = []
@@ -164,7 +165,7 @@ class StateWriter:
     def _opened(self, keys: list[bytes], values: list[bytes]) -> tuple[Columns, pq.ParquetWriter]:
         """The first entries are the sample that the types of columns are found out from."""
         if self._columns is None or self._parquet is None:
-            self._columns = Columns(self.info, self._max_parallelism, (keys[:SAMPLE], values[:SAMPLE]) if keys else None)
+            self._columns = Columns(self.info, self._key_groups, (keys[:SAMPLE], values[:SAMPLE]) if keys else None)
             readable = self._columns.schema
             self._parquet = pq.ParquetWriter(
                 self._out,

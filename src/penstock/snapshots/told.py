@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from penstock.epochs.source_claims import SourceClaims, shown
 from penstock.ids import Epoch
 from penstock.runtime.manifest import Manifest
+from penstock.state.key_groups import NEW_JOBS
 
 
 def told_of(source: str, manifest: Manifest, claims: SourceClaims, leaves: Epoch | None) -> list[str]:
@@ -16,6 +17,8 @@ def told_of(source: str, manifest: Manifest, claims: SourceClaims, leaves: Epoch
     lines = [f"starts from {source}: epoch {manifest.epoch} of job {manifest.job[:8]}, committed {made} UTC"]
     if leaves is not None:
         lines.append(f"leaves its newest epoch, {leaves}; older epochs stay as long as retention keeps them")
+    if manifest.state.key_hash != NEW_JOBS:
+        lines.append(f"keeps its {manifest.state.key_groups}")
     return [*lines, *_states(manifest), *_sources(manifest, claims)]
 
 

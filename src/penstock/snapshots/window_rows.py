@@ -25,7 +25,8 @@ from penstock.state.keys import key_codec
 from penstock.state.layout import sortable_time, time_from_sortable
 from penstock.state.untyped import encode_untyped
 from penstock.windows.columnar.chunks import Chunk, KeyIndex, joined, load_chunk, merged
-from penstock.windows.columnar.measures import MEASURES, Measure, reduced
+from penstock.windows.columnar.measures import Measure, reduced
+from penstock.windows.columnar.measuring import MEASURES
 from penstock.windows.columnar.vectors import EXACT_IN_INT, as_objects, values_of
 
 Named = list[tuple[str, Measure]]

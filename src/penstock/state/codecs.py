@@ -5,7 +5,8 @@ Laws:
 - `encode` and `decode` are msgspec's own bound methods: no Python frame on the hot path. They raise what msgspec raises
   (`CODEC_ERRORS`); a caller has its own `try` around them, which costs nothing, and raises `codec.failure(error)`. `write` and
   `read` do that for others.
-- Encoding does not check types; decoding does. No pickle, unless a state asks for it by `codec=PICKLE`: then it `needs_trust`.
+- Encoding does not check types; decoding does. So what is written is checked: `check` passes most of what fits, at once, and
+  `settle` has the last word. No pickle, unless a state asks for it by `codec=PICKLE`: then it `needs_trust`.
 - Without a type (None, object, Any) plain values come back: tuples and sets as lists, naive datetimes, dates, decimals, UUIDs and
   enums as MessagePack writes them, dataclasses as dicts. Declare a type to get it back.
 """
@@ -21,8 +22,10 @@ import msgspec
 import msgspec.inspect
 
 from penstock.errors import StateError
+from penstock.state.checks import Check, compile_check, outer_types
 from penstock.state.custom import decode_hook, encode_hook, on_registration, register_codec
 from penstock.state.keys import KeyCodec, decode_key, encode_key, encode_keys, key_codec
+from penstock.state.misfits import Misfit, misfit, same, wrong_type
 from penstock.state.schemas import describe, is_mutable
 
 __all__ = [
@@ -45,9 +48,13 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=encode_hook)
 
 
 class Codec:
-    """How values of one type are kept. `mutable`: may be changed in place; `needs_trust`: decoding can run code."""
+    """How values of one type are kept. `mutable`: may be changed in place; `needs_trust`: decoding can run code.
 
-    __slots__ = ("decode", "encode", "mutable", "needs_trust", "schema", "tp")
+    `check`: see `penstock.state.checks`; None if encoding refuses what would not be read back. `outer`: the classes that values
+    are instances of, the usual one first; None for any.
+    """
+
+    __slots__ = ("check", "decode", "encode", "mutable", "needs_trust", "outer", "schema", "tp")
 
     def __init__(
         self,
@@ -58,6 +65,8 @@ class Codec:
         mutable: bool,
         schema: object,
         needs_trust: bool = False,
+        check: Check | None = None,
+        outer: tuple[type, ...] | None = None,
     ) -> None:
         self.tp = tp
         self.encode = encode
@@ -65,13 +74,39 @@ class Codec:
         self.mutable = mutable
         self.schema = schema
         self.needs_trust = needs_trust
+        self.check = check
+        self.outer = outer
 
     def write(self, value: Any) -> bytes:
-        """`encode`, with a StateError for what cannot be."""
+        """`encode`, with a StateError for what cannot be, or would not be read back as it is."""
         try:
-            return self.encode(value)
+            data = self.encode(value)
         except CODEC_ERRORS as error:
             raise self.failure(error, value) from error
+        if not self.passes(value):
+            _, found = self.settle(value, data)
+            if found is not None:
+                raise wrong_type(found, value)
+        return data
+
+    def passes(self, value: Any) -> bool:
+        """The check of a value that has been encoded."""
+        try:
+            return self.check is None or self.check(value)
+        except AttributeError:
+            return False  # a record without one of its fields
+
+    def settle(self, value: Any, data: bytes) -> tuple[Any, Misfit | None]:
+        """What is read back of a value, and what is wrong with it, if it is not the value that was written."""
+        try:
+            back = self.decode(data)
+        except (*CODEC_ERRORS, ArithmeticError) as error:
+            return None, self.misfit(value, error=error)
+        return back, None if same(value, back) else self.misfit(value, back)
+
+    def misfit(self, value: Any, back: Any = None, error: Exception | None = None) -> Misfit:
+        """What is wrong with a value that is read back as another, or gives an error when it is encoded or read back."""
+        return misfit(msgspec.inspect.type_info(self.tp), value, _fits, back, error)
 
     def read(self, data: bytes) -> Any:
         """`decode`, with a StateError for bytes of another type."""
@@ -127,7 +162,24 @@ def _codec_for(tp: Any) -> Codec:
     info = msgspec.inspect.type_info(tp)
     schema = describe(info)
     decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(tp, dec_hook=decode_hook)
-    return Codec(tp, encode=_encoder.encode, decode=decoder.decode, mutable=is_mutable(info), schema=schema)
+    return Codec(
+        tp,
+        encode=_encoder.encode,
+        decode=decoder.decode,
+        mutable=is_mutable(info),
+        schema=schema,
+        check=compile_check(info),
+        outer=outer_types(info),
+    )
+
+
+def _fits(tp: Any, value: Any) -> bool:
+    codec = codec_for(tp)
+    try:
+        data = codec.encode(value)
+        return codec.passes(value) or same(value, codec.decode(data))
+    except (StateError, *CODEC_ERRORS, ArithmeticError):
+        return False
 
 
 def _spell(tp: Any) -> str:

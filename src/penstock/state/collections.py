@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from penstock.errors import StateError
 from penstock.state.descriptors import ListState, MapState
 from penstock.state.handles import Changes, Expiry, Handle, _read_stamped, _stamped
 from penstock.state.keyed import CHANGED, UNLOADED, KeyedState, Slot, store_key
 from penstock.state.keys import key_codec
+from penstock.state.writes import Place
 
 MISSING: Any = object()
+
+_AS_THEY_ARE = frozenset((str, int, bytes, bool, float, type(None)))
+"""Keys of maps that are kept as they are given; others as they will be read."""
 
 
 class _MapCell:
@@ -30,8 +35,8 @@ class _MapCell:
 class MapHandle(Handle):
     """`MapState`."""
 
-    def __init__(self, keyed: KeyedState, cell: int, state: MapState[Any, Any], state_id: int, where: str) -> None:
-        super().__init__(keyed, cell, state, state_id, where)
+    def __init__(self, keyed: KeyedState, cell: int, state: MapState[Any, Any], state_id: int, place: Place) -> None:
+        super().__init__(keyed, cell, state, state_id, place)
         self._keys = key_codec(state.key_type)
         self._expiry = None if state.ttl is None else Expiry(keyed, state.ttl)
 
@@ -55,8 +60,16 @@ class MapHandle(Handle):
 
     def put(self, key: Any, value: Any) -> None:
         slot = self._keyed.slot
+        try:
+            encoded = self._keys.encode(key)
+        except StateError as error:
+            raise self._writes.bad_key(error, key, slot) from None
+        if self._outer is not None and type(value) is not self._outer:
+            value = self._admit(value, slot, key)
+        if type(key) not in _AS_THEY_ARE:
+            key = self._keys.decode(encoded)
         held = value if self._expiry is None else (self._expiry.stamp(slot), value)
-        self._cell(slot).entries[self._keys.encode(key)] = [key, held, True]
+        self._cell(slot).entries[encoded] = [key, held, True]
         slot.cells[self._flag] = CHANGED
 
     __setitem__ = put
@@ -152,15 +165,15 @@ class MapHandle(Handle):
 
     def changes(self, slot: Slot, out: Changes) -> None:
         prefix = store_key(slot, self._state_id)
-        for encoded, (_, value, changed) in slot.cells[self.cell].entries.items():
+        for encoded, (sub, value, changed) in slot.cells[self.cell].entries.items():
             if not changed:
                 continue
             if value is MISSING:
                 self._remove(prefix + encoded, out)
             elif self._expiry is None:
-                out.append((prefix + encoded, self._encode(value)))
+                out.append((prefix + encoded, self._encode(value, slot, sub)))
             else:
-                out.append((prefix + encoded, _stamped(value[0], self._encode(value[1]))))
+                out.append((prefix + encoded, _stamped(value[0], self._encode(value[1], slot, sub))))
 
 
 class _ListCell:
@@ -178,8 +191,8 @@ class _ListCell:
 class ListHandle(Handle):
     """`ListState`. Elements of a list with a time to live are (expiry, element)."""
 
-    def __init__(self, keyed: KeyedState, cell: int, state: ListState[Any], state_id: int, where: str) -> None:
-        super().__init__(keyed, cell, state, state_id, where)
+    def __init__(self, keyed: KeyedState, cell: int, state: ListState[Any], state_id: int, place: Place) -> None:
+        super().__init__(keyed, cell, state, state_id, place)
         self._expiry = None if state.ttl is None else Expiry(keyed, state.ttl)
 
     def absent(self) -> _ListCell:
@@ -189,19 +202,30 @@ class ListHandle(Handle):
 
     def add(self, value: Any) -> None:
         slot = self._keyed.slot
+        if self._outer is not None and type(value) is not self._outer:
+            value = self._admit(value, slot)
         self._cell(slot).added.append(self._stamp(slot, value))
         slot.cells[self._flag] = CHANGED
 
     append = add
 
     def extend(self, values: Iterable[Any]) -> None:
-        for value in values:
-            self.add(value)
+        slot = self._keyed.slot
+        added = [self._stamp(slot, value) for value in self._admitted(values, slot)]
+        self._cell(slot).added += added
+        slot.cells[self._flag] = CHANGED
 
     def update(self, values: Iterable[Any]) -> None:
-        fresh = list(values)
+        fresh = self._admitted(values, self._keyed.slot)
         self.clear()
         self.extend(fresh)
+
+    def _admitted(self, values: Iterable[Any], slot: Slot) -> list[Any]:
+        """The elements to keep; all of them, or an error before any is kept."""
+        outer, admit = self._outer, self._admit
+        if outer is None:
+            return list(values)
+        return [value if type(value) is outer else admit(value, slot) for value in values]
 
     def clear(self) -> None:
         slot = self._keyed.slot
@@ -280,10 +304,10 @@ class ListHandle(Handle):
             at += 4 + size
         return elements
 
-    def _write_chunk(self, elements: list[Any]) -> bytes:
+    def _write_chunk(self, elements: list[Any], slot: Slot) -> bytes:
         parts = []
         for element in elements:
-            data = self._encode(element) if self._expiry is None else _stamped(element[0], self._encode(element[1]))
+            data = self._encode(element, slot) if self._expiry is None else _stamped(element[0], self._encode(element[1], slot))
             parts += [len(data).to_bytes(4, "big"), data]
         return b"".join(parts)
 
@@ -292,14 +316,14 @@ class ListHandle(Handle):
         prefix = store_key(slot, self._state_id)
         if not cell.rewritten:
             if cell.added:
-                out.append((prefix + self._next_chunk(cell, prefix).to_bytes(8, "big"), self._write_chunk(cell.added)))
+                out.append((prefix + self._next_chunk(cell, prefix).to_bytes(8, "big"), self._write_chunk(cell.added, slot)))
             return
         assert cell.loaded is not None
         elements = cell.loaded + cell.added
         first = prefix + bytes(8)
         out += [(chunk, None) for chunk in cell.chunks if chunk != first or not elements]
         if elements:
-            out.append((first, self._write_chunk(elements)))
+            out.append((first, self._write_chunk(elements, slot)))
 
     def _next_chunk(self, cell: _ListCell, prefix: bytes) -> int:
         if cell.loaded is None:

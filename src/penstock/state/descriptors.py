@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 
 from penstock.errors import ConfigError, PlanError, StateError
-from penstock.functions import AggregateFunction
+from penstock.functions import AggregateFunction, Call, aggregate_calls, call_of
 from penstock.ids import Milliseconds
 from penstock.state.aliases import Aliases
 from penstock.timing.durations import to_ms
@@ -265,6 +265,19 @@ def value_state(given: Any, default: Any = None) -> ValueState[Any]:
     made = copy.copy(given)
     made.default = default
     return made
+
+
+def state_calls(function: Any) -> tuple[Call, ...]:
+    """How the functions that declared states were given will be called."""
+    found: list[Call] = []
+    for state in declared_states(function).values():
+        if isinstance(state, ReducingState):
+            found.append(call_of(state.function, "reduce", "left", "right"))
+        elif isinstance(state, AggregatingState):
+            found += aggregate_calls(state.aggregate)
+        if state.migrate is not None:
+            found.append(call_of(state.migrate, "migrate", "value"))
+    return tuple(found)
 
 
 def declared_states(function: Any) -> dict[str, State]:

@@ -15,6 +15,7 @@ from penstock.state.codecs import Codec, codec_for
 from penstock.state.descriptors import AggregatingState, ListState, MapState, ReducingState, State, Ttl, ValueState
 from penstock.state.keyed import CHANGED, DELETED, READ, UNLOADED, KeyedState, Slot, StateCell, store_key
 from penstock.state.untyped import decode_untyped, encode_untyped
+from penstock.state.writes import Place, Writes, check_default
 
 Changes = list[tuple[bytes, bytes | None]]
 
@@ -32,13 +33,17 @@ def state_codec(state: State) -> Codec:
 class Handle:
     """What the handles share: a cell in every slot, and a name for errors."""
 
-    def __init__(self, keyed: KeyedState, cell: int, state: State, state_id: int, where: str) -> None:
+    def __init__(self, keyed: KeyedState, cell: int, state: State, state_id: int, place: Place) -> None:
         self._keyed = keyed
         self.cell = cell
         self._flag = cell + 1
         self._state_id = state_id
-        self._where = where
+        self._place = place
         self._codec = state_codec(state)
+        self._writes = Writes(self._codec, place, keyed.key_of)
+        self._outer = self._writes.outer
+        self._admit = self._writes.admit
+        self._encode = self._writes.encode
 
     def prefetch(self, slots: list[Slot]) -> None:
         """Nothing is worth fetching before it is asked for."""
@@ -59,20 +64,14 @@ class Handle:
         try:
             return self._codec.decode(data)
         except Exception as error:
-            raise self._codec.failure(error, where=self._where) from error
-
-    def _encode(self, value: Any) -> bytes:
-        try:
-            return self._codec.encode(value)
-        except Exception as error:
-            raise self._codec.failure(error, value, where=self._where) from error
+            raise self._codec.failure(error, where=str(self._place)) from error
 
 
 class StoredValue(Handle):
     """How a `ValueState` without a time to live is loaded and stored."""
 
-    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, where: str) -> None:
-        super().__init__(keyed, cell, state, state_id, where)
+    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, place: Place) -> None:
+        super().__init__(keyed, cell, state, state_id, place)
         self._default = state.default
 
     def _fresh(self) -> Any:
@@ -100,14 +99,21 @@ class StoredValue(Handle):
                 data = get(key)
                 slot.cells[cell] = self._fresh() if data is None else decode(data)
         except Exception as error:
-            raise self._codec.failure(error, where=self._where) from error
+            raise self._codec.failure(error, where=str(self._place)) from error
 
     def changes(self, slot: Slot, out: Changes) -> None:
         key = store_key(slot, self._state_id)
         if slot.cells[self._flag] == DELETED:
             self._remove(key, out)
         else:
-            out.append((key, self._encode(slot.cells[self.cell])))
+            out.append((key, self._encode(slot.cells[self.cell], slot)))
+
+    def admit(self, slot: Slot) -> None:
+        """Check what was put into the cell without `update`, and mark it as changed."""
+        cells, cell = slot.cells, self.cell
+        if self._outer is not None and type(cells[cell]) is not self._outer:
+            cells[cell] = self._admit(cells[cell], slot)
+        cells[cell + 1] = CHANGED
 
 
 class ValueHandle(StoredValue):
@@ -122,7 +128,10 @@ class ValueHandle(StoredValue):
         return value
 
     def update(self, value: Any) -> None:
-        cells = self._keyed.slot.cells
+        slot = self._keyed.slot
+        if type(value) is not self._outer:
+            value = self._admit(value, slot)
+        cells = slot.cells
         cells[self.cell] = value
         cells[self._flag] = CHANGED
 
@@ -135,7 +144,7 @@ class ValueHandle(StoredValue):
 class SoleValueHandle(StoredValue):
     """The only state of a function: the current key's value is an attribute, set whenever a key becomes current."""
 
-    __slots__ = ("slot", "value")
+    __slots__ = ("_outer", "slot", "value")
 
     slot: Slot
     value: Any
@@ -147,6 +156,8 @@ class SoleValueHandle(StoredValue):
         self.value = self.load(slot) if value is UNLOADED else value
 
     def update(self, value: Any) -> None:
+        if type(value) is not self._outer:
+            value = self._admit(value, self.slot)
         self.value = value
         cells = self.slot.cells
         cells[0] = value
@@ -161,8 +172,8 @@ class SoleValueHandle(StoredValue):
 class MutableValueHandle(ValueHandle):
     """`ValueState` of a type that can be changed in place: what was read is compared with what was stored."""
 
-    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, where: str) -> None:
-        super().__init__(keyed, cell, state, state_id, where)
+    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, place: Place) -> None:
+        super().__init__(keyed, cell, state, state_id, place)
         self._fresh = state.fresh_default  # type: ignore[method-assign]
         self._stored: dict[bytes, bytes] = {}
 
@@ -177,18 +188,33 @@ class MutableValueHandle(ValueHandle):
             cells[self._flag] = READ
         return value
 
+    def update(self, value: Any) -> None:
+        slot = self._keyed.slot
+        if self._outer is not None and type(value) is not self._outer:
+            value = self._admit(value, slot)
+        slot.cells[self.cell] = value
+        slot.cells[self._flag] = CHANGED
+
     def changes(self, slot: Slot, out: Changes) -> None:
         flag, value = slot.cells[self._flag], slot.cells[self.cell]
         key = store_key(slot, self._state_id)
         if flag in (READ, DELETED):
             stored = self._keyed.committed.get(key)
-            data = self._encode(value)
-            if data != (stored if stored is not None and flag == READ else self._encode(self._fresh())):
+            data = self._as_read(value, slot)
+            if data != (stored if stored is not None and flag == READ else self._as_read(self._fresh(), slot)):
+                self._writes.verify(value, data, slot)
                 out.append((key, data))
             elif flag == DELETED and stored is not None:
                 out.append((key, None))
         else:
-            out.append((key, self._encode(value)))
+            out.append((key, self._encode(value, slot)))
+
+    def _as_read(self, value: Any, slot: Slot) -> bytes:
+        """To be compared with what is stored: it may be the default, None, which no declared type has."""
+        try:
+            return self._codec.encode(value)
+        except Exception as error:
+            raise self._writes.unencodable(error, value, slot) from error
 
 
 class Expiry:
@@ -221,8 +247,8 @@ class Expiry:
 class ExpiringValueHandle(Handle):
     """`ValueState` with a time to live: the cell is (expiry, value) or None."""
 
-    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, where: str) -> None:
-        super().__init__(keyed, cell, state, state_id, where)
+    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, place: Place) -> None:
+        super().__init__(keyed, cell, state, state_id, place)
         assert state.ttl is not None
         self._expiry = Expiry(keyed, state.ttl)
         self._fresh = state.fresh_default
@@ -241,6 +267,8 @@ class ExpiringValueHandle(Handle):
 
     def update(self, value: Any) -> None:
         slot = self._keyed.slot
+        if self._outer is not None and type(value) is not self._outer:
+            value = self._admit(value, slot)
         slot.cells[self.cell] = (self._expiry.stamp(slot), value)
         slot.cells[self._flag] = CHANGED
 
@@ -268,7 +296,7 @@ class ExpiringValueHandle(Handle):
         if held is None:
             self._remove(key, out)
         else:
-            out.append((key, _stamped(held[0], self._encode(held[1]))))
+            out.append((key, _stamped(held[0], self._encode(held[1], slot))))
 
 
 def _stamped(expires: Milliseconds, data: bytes) -> bytes:
@@ -280,33 +308,53 @@ def _read_stamped(data: bytes, decode: Callable[[bytes], Any]) -> tuple[Millisec
 
 
 def bind_states(
-    keyed: KeyedState, states: Mapping[str, State], ids: Callable[[str], int], step: str, *, sole: bool = True
+    keyed: KeyedState,
+    states: Mapping[str, State],
+    ids: Callable[[str], int],
+    places: Callable[[str], Place],
+    *,
+    sole: bool = True,
 ) -> dict[str, StateCell]:
-    """The handles for declared states, by name; `ids` gives the id of a state. `sole`: an only one may be a `SoleValueHandle`."""
+    """The handles for declared states, by name.
+
+    `ids` gives the id of a state, `places` what messages call it. `sole`: an only one may be a `SoleValueHandle`.
+    """
     alone = sole and len(states) == 1
-    handles = {name: _bind(keyed, state, ids(name), f"state {name!r} of step {step!r}", alone) for name, state in states.items()}
+    handles = {name: _bind(keyed, state, ids(name), places(name), alone) for name, state in states.items()}
     keyed.sole = next((handle for handle in handles.values() if isinstance(handle, SoleValueHandle)), None)
     return handles
 
 
-def _bind(keyed: KeyedState, state: State, state_id: int, where: str, alone: bool) -> StateCell:
+def check_defaults(states: Mapping[str, State]) -> None:
+    """Refuse defaults that are not of the declared types."""
+    for name, state in states.items():
+        if getattr(state, "default", None) is None:
+            continue
+        try:
+            codec = state_codec(state)
+        except StateError:
+            continue  # said when the job starts; a codec may be registered until then
+        check_default(state, name, codec)
+
+
+def _bind(keyed: KeyedState, state: State, state_id: int, place: Place, alone: bool) -> StateCell:
     from penstock.state.collections import ListHandle, MapHandle
 
     def make(keyed: KeyedState, cell: int) -> StateCell:
         if isinstance(state, MapState):
-            return MapHandle(keyed, cell, state, state_id, where)
+            return MapHandle(keyed, cell, state, state_id, place)
         if isinstance(state, ListState):
-            return ListHandle(keyed, cell, state, state_id, where)
+            return ListHandle(keyed, cell, state, state_id, place)
         if isinstance(state, ReducingState):
-            return ReducingHandle(_value_handle(keyed, cell, _accumulator(state), state_id, where), state.function)
+            return ReducingHandle(_value_handle(keyed, cell, _accumulator(state), state_id, place), state.function)
         if isinstance(state, AggregatingState):
-            return AggregatingHandle(_value_handle(keyed, cell, _accumulator(state), state_id, where), state.aggregate)
+            return AggregatingHandle(_value_handle(keyed, cell, _accumulator(state), state_id, place), state.aggregate)
         if isinstance(state, ValueState):
-            handle = _value_handle(keyed, cell, state, state_id, where)
+            handle = _value_handle(keyed, cell, state, state_id, place)
             if alone and type(handle) is ValueHandle:
-                return SoleValueHandle(keyed, cell, state, state_id, where)
+                return SoleValueHandle(keyed, cell, state, state_id, place)
             return handle
-        raise StateError(f"{where} is of a kind that is not known: {type(state).__name__}")
+        raise StateError(f"{place} is of a kind that is not known: {type(state).__name__}")
 
     return keyed.attach(make)
 
@@ -316,12 +364,12 @@ def _accumulator(state: State) -> ValueState[Any]:
 
 
 def _value_handle(
-    keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, where: str
+    keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, place: Place
 ) -> ValueHandle | ExpiringValueHandle:
     if state.ttl is not None:
-        return ExpiringValueHandle(keyed, cell, state, state_id, where)
+        return ExpiringValueHandle(keyed, cell, state, state_id, place)
     mutable = state_codec(state).mutable
-    return (MutableValueHandle if mutable else ValueHandle)(keyed, cell, state, state_id, where)
+    return (MutableValueHandle if mutable else ValueHandle)(keyed, cell, state, state_id, place)
 
 
 class Accumulating:

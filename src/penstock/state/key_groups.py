@@ -1,22 +1,88 @@
 """Which partition owns a key.
 
 Law: every key is in exactly one group, every group in exactly one partition, and the groups of a partition are contiguous. A
-key's group never changes; a change of parallelism moves whole ranges of groups.
+key's group never changes, for `max_parallelism` and the key hash are kept with the state; a change of parallelism moves whole
+ranges of groups.
+
+The key hash has a version, because what an older Penstock wrote is grouped by an older one (decision 22):
+
+    1  crc32. Neighbouring keys fall together.
+    2  crc32, mixed by two multiplications. What new jobs get.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from zlib import crc32
 
-from penstock.errors import ConfigError
+import numpy as np
 
-DEFAULT_MAX_PARALLELISM = 128
+from penstock.errors import ConfigError, StateError
+
 LARGEST_MAX_PARALLELISM = 32768
+FEWEST_BY_DEFAULT, EACH_BY_DEFAULT = 128, 8
+"""Of a new job: key groups at least, and for each partition. With 8, no partition has more than 9/8 of its share of groups."""
+
+CRC32, MIXED = 1, 2
+NEW_JOBS = MIXED
+
+_FIRST, _SECOND = 0x9E3779B1, 0x85EBCA77
+_FEW = 24
+"""Up to so many keys, one after another is faster than numpy."""
+
+Groups = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-def group_of(encoded: bytes, max_parallelism: int, namespace: int = 0) -> int:
-    """The key group of an encoded key. Its last `namespace` bytes (a window, say) are no part of the key."""
-    return crc32(encoded[:-namespace] if namespace else encoded) % max_parallelism
+@dataclass(frozen=True, slots=True)
+class KeyGroups:
+    """The key groups of a job: how many, and by which version of the hash a key is in one of them."""
+
+    count: int
+    hash: int
+
+    def __post_init__(self) -> None:
+        if self.hash not in (CRC32, MIXED):
+            raise StateError(
+                f"keys are grouped by key hash {self.hash}; this Penstock knows {CRC32} and {MIXED}",
+                hint="use the version of Penstock that wrote it, or a newer one",
+            )
+
+    def __str__(self) -> str:
+        """For people: they are told of the hash only if it is not that of new jobs."""
+        uneven = f", key hash {self.hash}: keys may be spread unevenly, `penstock savepoint-rewrite` mends that"
+        return f"{self.count} key groups" + (uneven if self.hash != NEW_JOBS else "")
+
+    def of(self, encoded: bytes, namespace: int = 0) -> int:
+        """The group of an encoded key. Its last `namespace` bytes (a window, say) are no part of the key."""
+        number = crc32(encoded[:-namespace] if namespace else encoded)
+        if self.hash == MIXED:
+            number *= _FIRST
+            number = (number ^ number >> 32) * _SECOND >> 32 & 0xFFFFFFFF
+        return number % self.count
+
+    def of_many(self, encoded: Sequence[bytes], namespace: int = 0) -> Groups:
+        """The group of each of several encoded keys: as `of`, by numpy if they are not few."""
+        if len(encoded) <= _FEW:
+            return np.array([self.of(key, namespace) for key in encoded], dtype=np.int64)
+        keys = [key[:-namespace] for key in encoded] if namespace else encoded
+        numbers = np.fromiter(map(crc32, keys), dtype=np.uint64, count=len(keys))
+        if self.hash == MIXED:
+            numbers *= np.uint64(_FIRST)
+            numbers ^= numbers >> np.uint64(32)
+            numbers *= np.uint64(_SECOND)  # in 64 bits that wrap around: those that are taken are below
+            numbers >>= np.uint64(32)
+        return (numbers % np.uint64(self.count)).astype(np.int64)
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """The key groups of a new job that does not say how many: a power of two.
+
+    >>> [default_max_parallelism(n) for n in (1, 16, 17, 64)]
+    [128, 128, 256, 512]
+    """
+    wanted = 1 << (parallelism * EACH_BY_DEFAULT - 1).bit_length()
+    return min(max(wanted, FEWEST_BY_DEFAULT), LARGEST_MAX_PARALLELISM)
 
 
 def partition_of(group: int, parallelism: int, max_parallelism: int) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from penstock.ids import Milliseconds
-from penstock.state.key_groups import group_of
+from penstock.state.key_groups import KeyGroups
 from penstock.state.keys import KeyCodec
 from penstock.state.layout import value_prefix
 from penstock.state.spill import Spilled
@@ -99,7 +99,7 @@ class KeyedState:
     __slots__ = (
         "_empty",
         "_key_codec",
-        "_max_parallelism",
+        "_key_groups",
         "_namespace",
         "_spilled",
         "committed",
@@ -118,7 +118,7 @@ class KeyedState:
         *,
         committed: Committed,
         key_codec: KeyCodec,
-        max_parallelism: int,
+        key_groups: KeyGroups,
         times: Times,
         event_timers: TimerQueue,
         processing_timers: TimerQueue,
@@ -136,7 +136,7 @@ class KeyedState:
         self.processing_timers = processing_timers
         self.ttl_timers = ttl_timers
         self._key_codec = key_codec
-        self._max_parallelism = max_parallelism
+        self._key_groups = key_groups
         self._namespace = namespace
         self._empty: list[Any] = []
         self._spilled: Spilled | None = None
@@ -152,19 +152,18 @@ class KeyedState:
         """The slots of a frame's distinct keys; the values of new ones are fetched together."""
         if len(self.slots) > SPILL_ABOVE:
             self._spill()
-        slots, empty, limit, decode = self.slots, self._empty, self._max_parallelism, self._key_codec.decode
-        found = []
+        slots, empty, decode = self.slots, self._empty, self._key_codec.decode
+        unknown = [encoded for encoded in encoded_keys if encoded not in slots]
+        if not unknown:
+            return [slots[encoded] for encoded in encoded_keys]
         new = []
-        for encoded in encoded_keys:
-            slot = slots.get(encoded)
-            if slot is None:
-                slot = slots[encoded] = Slot(decode(encoded), encoded, group_of(encoded, limit), empty[:])
-                new.append(slot)
-            found.append(slot)
-        if len(new) > 1 or (new and self.sole is not None):
+        for encoded, group in zip(unknown, self._key_groups.of_many(unknown).tolist(), strict=True):
+            slot = slots[encoded] = Slot(decode(encoded), encoded, group, empty[:])
+            new.append(slot)
+        if len(new) > 1 or self.sole is not None:
             for handle in self.handles:
                 handle.prefetch(new)
-        return found
+        return [slots[encoded] for encoded in encoded_keys]
 
     def enter_one(self, encoded: bytes) -> Slot:
         """Make one key current."""
@@ -173,7 +172,7 @@ class KeyedState:
             if len(self.slots) > SPILL_ABOVE:
                 self._spill()
             key = self._key_codec.decode(encoded) if not self._namespace else UNDECODED
-            group = group_of(encoded, self._max_parallelism, self._namespace)
+            group = self._key_groups.of(encoded, self._namespace)
             slot = self.slots[encoded] = Slot(key, encoded, group, self._empty[:])
         self.slot = slot
         if self.sole is not None:
@@ -181,26 +180,26 @@ class KeyedState:
         return slot
 
     def enter_spaces(self, wanted: list[bytes], fresh: list[bool] | None = None) -> list[Slot]:
-        """As `enter`, for keys with a namespace. `fresh`: nothing is committed of that one, so nothing is read."""
+        """As `enter`, for distinct keys with a namespace. `fresh`: nothing is committed of that one, so nothing is read."""
         if len(self.slots) > SPILL_ABOVE:
             self._spill()
-        slots, empty, limit, namespace = self.slots, self._empty, self._max_parallelism, self._namespace
+        slots, empty = self.slots, self._empty
         unread = self._spilled is None and fresh is not None
-        found, new = [], []
-        for number, encoded in enumerate(wanted):
-            slot = slots.get(encoded)
-            if slot is None:
-                slot = slots[encoded] = Slot(UNDECODED, encoded, group_of(encoded, limit, namespace), empty[:])
-                if unread and fresh is not None and fresh[number]:
-                    slot.fresh = True
-                    slot.cells = [one for handle in self.handles for one in (handle.absent(), CLEAN)]
-                else:
-                    new.append(slot)
-            found.append(slot)
+        unknown = [number for number, encoded in enumerate(wanted) if encoded not in slots]
+        groups = self._key_groups.of_many([wanted[number] for number in unknown], self._namespace).tolist()
+        new = []
+        for number, group in zip(unknown, groups, strict=True):
+            encoded = wanted[number]
+            slot = slots[encoded] = Slot(UNDECODED, encoded, group, empty[:])
+            if unread and fresh is not None and fresh[number]:
+                slot.fresh = True
+                slot.cells = [one for handle in self.handles for one in (handle.absent(), CLEAN)]
+            else:
+                new.append(slot)
         if len(new) > 1:
             for handle in self.handles:
                 handle.prefetch(new)
-        return found
+        return [slots[encoded] for encoded in wanted]
 
     def forget(self, slot: Slot) -> None:
         """Leave no trace of a fresh slot."""

@@ -13,18 +13,16 @@ Laws:
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Literal
-from urllib.parse import quote
 
 from penstock.errors import StateError
-from penstock.state.directories import LEASE, remove_unused
 from penstock.state.files import FileRef
+from penstock.state.holding import Hold, checked_root, folder_name, hold_for_tasks, job_folder
 from penstock.state.shelves import shelf
 from penstock.state.store import Block, Entries, LocalStore, StoreBehindError, StoreBrokenError, StoreKind
 
@@ -44,13 +42,20 @@ def store_path(
     partition: int,
     kind: StoreKind = "lmdb",
 ) -> str:
-    """The path of a stage partition's store on this host, since it was started; made if need be, for this user only."""
-    names = [boot_id(), job_uuid, f"{fingerprint}-p{parallelism}-{kind}", f"{stage}-{partition}"]
-    path = _checked_root(root or default_root())
-    for name in names:
-        path = os.path.join(path, quote(name, safe=""))
+    """The path of a stage partition's store on this host, since it was started; made if need be, for this user only.
+
+    From now on this process holds the job's folder: see `holding`."""
+    path = job_folder(checked_root(root or default_root()), boot_id(), job_uuid)
+    hold_for_tasks(path)
+    for name in (f"{fingerprint}-p{parallelism}-{kind}", f"{stage}-{partition}"):
+        path = os.path.join(path, folder_name(name))
         os.makedirs(path, mode=0o700, exist_ok=True)
     return path
+
+
+def hold_job(root: str | None, job_uuid: str, name: str) -> Hold:
+    """For a job's driver: its stores on this host stay until this is released."""
+    return Hold(job_folder(checked_root(root or default_root()), boot_id(), job_uuid), name)
 
 
 def default_root() -> str:
@@ -153,44 +158,3 @@ class _Reread:
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self._read(self._ref))
-
-
-def sweep_local(root: str | None = None, *, keep_jobs: Collection[str] | None = None) -> int:
-    """Remove the stores of other boots and, if `keep_jobs` is given, of jobs not in it; how many. Stores in use stay."""
-    top = root or default_root()
-    kept = None if keep_jobs is None else {quote(job, safe="") for job in keep_jobs}
-    removed = 0
-    for boot in _folders(top):
-        this_boot = os.path.basename(boot) == quote(boot_id(), safe="")
-        for job in _folders(boot):
-            if this_boot and (kept is None or os.path.basename(job) in kept):
-                continue
-            for folder, _, files in os.walk(job):
-                if LEASE in files:
-                    removed += remove_unused(folder)
-            _remove_empty(job)
-        _remove_empty(boot)
-    return removed
-
-
-def _folders(path: str) -> list[str]:
-    try:
-        return sorted(entry.path for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False))
-    except FileNotFoundError:
-        return []
-
-
-def _remove_empty(path: str) -> None:
-    """Remove a tree if there is no store left in it."""
-    if not any(LEASE in files for _, _, files in os.walk(path)):
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _checked_root(root: str) -> str:
-    os.makedirs(root, mode=0o700, exist_ok=True)
-    if os.stat(root).st_uid != os.getuid():
-        raise StateError(
-            f"the directory {root} for local state belongs to another user",
-            hint="set PENSTOCK_LOCAL_DIR to a directory of your own",
-        )
-    return root

@@ -37,7 +37,7 @@ class Values:
 
     def __call__(self, data: bytes) -> bytes:
         if self.migrate is not None:
-            data = self.codec.encode(self.migrate(self.plain(data)))
+            data = self.codec.write(self.migrate(self.plain(data)))
         elif self.aliases:
             data = _pack(renamed(_unpack(data), self.schema, self.aliases))
         value = self.codec.decode(data)

@@ -45,7 +45,7 @@ _SCALARS: dict[type, str] = {
 }
 _ITEMS: dict[type, str] = {mi.ListType: "list", mi.SetType: "set", mi.FrozenSetType: "frozenset", mi.VarTupleType: "tuple_of"}
 _CHANGEABLE = (mi.AnyType, mi.ByteArrayType, mi.ListType, mi.SetType, mi.DictType, mi.TypedDictType, mi.MemoryViewType)
-_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "tz")
+LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "tz")
 _EMPTY = (list, dict, set)
 _RECORDS = (mi.StructType, mi.DataclassType, mi.NamedTupleType, mi.TypedDictType)
 
@@ -55,7 +55,7 @@ def describe(info: mi.Type, inside: tuple[type, ...] = ()) -> object:
     if isinstance(info, mi.Metadata):
         return describe(info.type, inside)
     schema = _describe(info, inside)
-    limits = {name: limit for name in _LIMITS if (limit := getattr(info, name, None)) is not None}
+    limits = {name: limit for name in LIMITS if (limit := getattr(info, name, None)) is not None}
     return {"constrained": schema, "by": limits} if limits else schema
 
 

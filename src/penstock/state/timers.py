@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import StateError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
-from penstock.state.key_groups import group_of
+from penstock.state.key_groups import KeyGroups
 from penstock.state.layout import split_timer_key, timer_key
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class TimerQueue:
         "_generations",
         "_groups",
         "_heap",
-        "_max_parallelism",
+        "_key_groups",
         "_namespace",
         "_next_committed",
         "_open",
@@ -55,14 +55,14 @@ class TimerQueue:
         *,
         state_id: int,
         groups: range,
-        max_parallelism: int,
+        key_groups: KeyGroups,
         next_due: Milliseconds | None,
         namespace: int = 0,
     ) -> None:
         self.state_id = state_id
         self._open = open_committed
         self._groups = groups
-        self._max_parallelism = max_parallelism
+        self._key_groups = key_groups
         self._namespace = namespace
         self._heap: list[Timer] = []
         self._added: set[Timer] = set()
@@ -168,17 +168,21 @@ class TimerQueue:
 
     def changes(self) -> list[tuple[bytes, bytes | None]]:
         """New timers, and removed ones that had been committed."""
-        out: list[tuple[bytes, bytes | None]] = [(self._store_key(timer), b"") for timer in self._added]
+        out: list[tuple[bytes, bytes | None]] = [(key, b"") for key in self._store_keys(self._added)]
         gone = self._removed - self._added
-        out += [(self._store_key(timer), None) for timer in gone & self._stored]
-        unseen = [self._store_key(timer) for timer in gone - self._stored]
+        out += [(key, None) for key in self._store_keys(gone & self._stored)]
+        unseen = self._store_keys(gone - self._stored)
         if unseen:
             out += [(key, None) for key in self._open().get_many(unseen)]
         return out
 
-    def _store_key(self, timer: Timer) -> bytes:
-        time, encoded = timer
-        return timer_key(group_of(encoded, self._max_parallelism, self._namespace), self.state_id, time, encoded)
+    def _store_keys(self, timers: set[Timer]) -> list[bytes]:
+        if not timers:
+            return []
+        ordered = list(timers)
+        groups = self._key_groups.of_many([encoded for _, encoded in ordered], self._namespace).tolist()
+        state_id = self.state_id
+        return [timer_key(group, state_id, time, encoded) for group, (time, encoded) in zip(groups, ordered, strict=True)]
 
     def _load(self, until: Milliseconds) -> Milliseconds:
         """Bring the committed timers due by `until` into the heap, or the first of them if they are very many.

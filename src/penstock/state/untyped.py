@@ -18,6 +18,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import StateError
+from penstock.state.misfits import same
 
 _TUPLE, _SET, _FROZENSET, _DICT, _RECORD, _ENUM, _SCALAR = range(1, 8)
 _PLAIN = {int, float, str, bytes, bool, type(None)}
@@ -53,7 +54,7 @@ def _wrap(value: Any) -> Any:
         return _Ext(_DICT, _pack([[_wrap(k), _wrap(v)] for k, v in value.items()]))
     if tp is set or tp is frozenset:
         return _Ext(_SET if tp is set else _FROZENSET, _pack(sorted(encode_untyped(v) for v in value)))
-    if isinstance(value, enum.Enum):
+    if isinstance(value, enum.Enum) and value.name in tp.__members__:
         return _Ext(_ENUM, _pack([_name(tp), value.name]))
     if tp in _SCALAR_NAMES:
         text = (
@@ -65,10 +66,10 @@ def _wrap(value: Any) -> Any:
         )
         return _Ext(_SCALAR, _pack([_SCALAR_NAMES[tp], text]))
     if dataclasses.is_dataclass(tp):
-        fields = {f.name: _wrap(getattr(value, f.name)) for f in dataclasses.fields(tp)}
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(tp)}
     elif (names := getattr(tp, "__struct_fields__", None) or getattr(tp, "_fields", None)) is not None:
-        fields = {name: _wrap(getattr(value, name)) for name in names}
-    elif hasattr(value, "item") and hasattr(value, "dtype") and not getattr(value, "shape", ()):
+        fields = {name: getattr(value, name) for name in names}
+    elif hasattr(value, "item") and hasattr(value, "dtype") and not getattr(value, "shape", ()) and same(value, value.item()):
         return _wrap(value.item())
     else:
         raise StateError(
@@ -76,7 +77,27 @@ def _wrap(value: Any) -> Any:
             detail=f"value: {value!r:.200}",
             hint="use built-in types, a dataclass, a NamedTuple or a msgspec Struct, or register a codec for the type",
         )
-    return _Ext(_RECORD, _pack([_name(tp), fields]))
+    if not _made_of_fields(tp) and not same(value, _record(tp, fields)):
+        raise StateError(
+            f"a {tp.__module__}.{tp.__qualname__} made anew from its fields is not the same, so it cannot be kept in state",
+            detail=f"value: {value!r:.200}",
+            hint="give the class an __init__ and a __post_init__ that leave the fields as they are given, or register a codec",
+        )
+    return _Ext(_RECORD, _pack([_name(tp), {name: _wrap(field) for name, field in fields.items()}]))
+
+
+_made_anew: dict[type, bool] = {}
+
+
+def _made_of_fields(tp: Any) -> bool:
+    """Does making an instance from its fields give the same one, whatever they are?"""
+    if tp not in _made_anew:
+        plain = not hasattr(tp, "__post_init__")
+        parameters = getattr(tp, "__dataclass_params__", None)
+        if plain and parameters is not None:
+            plain = parameters.init and {f.name for f in dataclasses.fields(tp)} == tp.__dataclass_fields__.keys()
+        _made_anew[tp] = plain
+    return _made_anew[tp]
 
 
 _names: dict[type, str] = {}
@@ -115,26 +136,42 @@ def _unwrap(code: int, data: memoryview) -> Any:
     cls = _find(inner[0])
     if code == _ENUM:
         return cls[inner[1]]  # type: ignore[index]
+    return _record(cls, inner[1])
+
+
+def _record(cls: type, fields: dict[str, Any]) -> Any:
+    """An instance of a class, made from its fields."""
     if dataclasses.is_dataclass(cls):
         late = {f.name for f in dataclasses.fields(cls) if not f.init}
-        record = cls(**{k: v for k, v in inner[1].items() if k not in late})
-        for name in late & inner[1].keys():
-            object.__setattr__(record, name, inner[1][name])
+        record = cls(**{k: v for k, v in fields.items() if k not in late})
+        for name in late & fields.keys():
+            object.__setattr__(record, name, fields[name])
         return record
-    return cls(**inner[1])
+    return cls(**fields)
+
+
+def loaded_class(module: str, qualname: str) -> type | None:
+    """A class of a module that is loaded. Stored names neither import a module nor run a `__getattr__` that may."""
+    inside = getattr(sys.modules.get(module), "__dict__", {})
+    found: Any = None
+    for part in qualname.split("."):
+        found = inside.get(part)
+        if not isinstance(found, type):
+            return None
+        inside = vars(found)
+    return found  # type: ignore[no-any-return]
+
+
+def is_record(cls: type) -> bool:
+    """Is it made of fields, and of nothing else: a dataclass, a Struct, a named tuple?"""
+    named = issubclass(cls, tuple) and hasattr(cls, "_fields")
+    return dataclasses.is_dataclass(cls) or hasattr(cls, "__struct_fields__") or named
 
 
 def _find(name: str) -> type:
     module, _, qualname = name.partition(":")
-    found: Any = sys.modules.get(module)
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
-    if isinstance(found, type) and (
-        dataclasses.is_dataclass(found)
-        or hasattr(found, "__struct_fields__")
-        or hasattr(found, "_fields")
-        or issubclass(found, enum.Enum)
-    ):
+    found = loaded_class(module, qualname)
+    if found is not None and (is_record(found) or issubclass(found, enum.Enum)):
         return found
     raise StateError(
         f"the class {name} of a value in state is not there any more",

@@ -4,8 +4,8 @@ One contract, `Storage`, for everything that must survive a crash: manifests, st
 `penstock.errors` only.
 """
 
-from penstock.storage.local import LocalStorage
+from penstock.storage.local import LocalStorage, private
 from penstock.storage.protocol import Listed, Storage
-from penstock.storage.uri import open_storage
+from penstock.storage.uri import open_named, open_storage
 
-__all__ = ["Listed", "LocalStorage", "Storage", "open_storage"]
+__all__ = ["Listed", "LocalStorage", "Storage", "open_named", "open_storage", "private"]

@@ -1,5 +1,8 @@
 """Storage in a local folder (or one that all machines mount).
 
+Links are not followed below the folders of the root, neither in listings nor when something is deleted: whoever could plant one
+must not make a sweep remove what is elsewhere.
+
 An object is written to a temporary file beside its place, synced, and given its name by `link()`, which the file system refuses
 if the name is taken. Then the folder is synced, so that the name survives as well. This is on the path of every epoch: few system
 calls, no pathlib.
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +22,7 @@ from urllib.parse import quote
 
 from penstock.errors import AlreadyExistsError, NotFoundError, StorageError
 from penstock.failpoints import any_armed, fail_point
-from penstock.storage.protocol import TEMPORARY_PREFIX, Listed, checked
+from penstock.storage.protocol import TEMPORARY_PREFIX, Listed, Storage, checked, is_plain_path
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -27,27 +31,53 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 class LocalStorage:
     """A folder as a storage."""
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], private: bool = False) -> None:
         self.root = os.path.abspath(root)
+        self._private = private
         self._base = self.root.rstrip("/") + "/"
         self._folders: dict[str, bool] = {}
         """Folders known to exist; true when their names are known to be durable."""
 
     @property
     def uri(self) -> str:
-        return "file://" + quote(self.root)
+        return "file://" + quote(self.root, errors="surrogateescape")
 
     def __repr__(self) -> str:
         return f"LocalStorage({self.root!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LocalStorage) and other.root == self.root
+        return isinstance(other, LocalStorage) and (other.root, other._private) == (self.root, self._private)
 
     def __hash__(self) -> int:
         return hash(self.root)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (LocalStorage, (self.root,))
+        return (LocalStorage, (self.root, self._private))
+
+    def private(self) -> LocalStorage:
+        """The same storage; what is written through it only this user can read."""
+        return LocalStorage(self.root, private=True)
+
+    def is_private(self, path: str) -> bool:
+        """Can only its user read an object?"""
+        try:
+            return not os.stat(self._base + checked(path)).st_mode & 0o077
+        except OSError as error:
+            raise self._problem("read", path, error) from error
+
+    def make_private(self) -> None:
+        """Make the folder, if it is not there, for this user only.
+
+        A umask that lets the group write says that others work with this user's files: then the folder is as the umask says."""
+        self._make_folder(os.path.dirname(self.root), durable=True)
+        try:
+            os.mkdir(self.root)
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise self._problem("create", "", error) from error
+        if not os.stat(self.root).st_mode & stat.S_IWGRP:
+            os.chmod(self.root, 0o700)
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
         final = self._base + checked(path)
@@ -161,22 +191,30 @@ class LocalStorage:
     def list(self, prefix: str = "") -> Iterator[Listed]:
         prefix = prefix.rstrip("/")
         try:
+            if prefix and self._leads_out(checked(prefix)):
+                return iter(())
             found = sorted(self._walk(checked(prefix) + "/" if prefix else ""), key=lambda listed: listed.path)
         except OSError as error:
             raise self._problem("list", prefix, error) from error
         return iter(found)
 
     def delete(self, paths: Iterable[str]) -> None:
+        inside: dict[str, bool] = {}
         for path in paths:
+            folder = os.path.dirname(checked(path))
             try:
-                os.unlink(self._base + checked(path))
+                if folder and folder not in inside:
+                    inside[folder] = not self._leads_out(folder)
+                if folder and not inside[folder]:
+                    continue
+                os.unlink(self._base + path)
             except (FileNotFoundError, NotADirectoryError):
                 pass
             except OSError as error:
                 raise self._problem("delete", path, error) from error
 
     def child(self, path: str) -> LocalStorage:
-        return LocalStorage(self._base + checked(path.rstrip("/")))
+        return LocalStorage(self._base + checked(path.rstrip("/")), self._private)
 
     def sweep_temporary(self, older_than: timedelta) -> int:
         limit_ms = time.time() * 1000 - older_than.total_seconds() * 1000
@@ -198,27 +236,54 @@ class LocalStorage:
             return
         with entries:
             for entry in entries:
-                if entry.is_dir():
-                    yield from self._walk(f"{folder}{entry.name}/", temporary)
-                elif entry.name.startswith(TEMPORARY_PREFIX) == temporary:
-                    try:
-                        status = entry.stat()
-                    except FileNotFoundError:  # deleted since
+                is_temporary = entry.name.startswith(TEMPORARY_PREFIX)
+                if not is_temporary and not is_plain_path(entry.name):
+                    continue
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        if not is_temporary:
+                            yield from self._walk(f"{folder}{entry.name}/", temporary)
                         continue
-                    yield Listed(folder + entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
+                    if is_temporary != temporary or entry.is_dir():  # a link to a folder may lead out of the storage
+                        continue
+                    status = entry.stat()
+                except OSError as error:
+                    if isinstance(error, FileNotFoundError) or error.errno == errno.ELOOP:
+                        continue  # deleted since, or a link to nowhere
+                    raise
+                yield Listed(folder + entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def _leads_out(self, folder: str) -> bool:
+        """Is a part of the path, below the first, a symbolic link? A folder in the root may be one: so is part of a
+        storage put on another disk."""
+        first, _, below = folder.partition("/")
+        place = self._base + first
+        for name in below.split("/") if below else ():
+            place = f"{place}/{name}"
+            if os.path.islink(place):
+                return True
+        return False
+
+    def unlisted(self) -> Iterator[str]:
+        """What is there under names that no path can have, for people."""
+        for folder, below, files in os.walk(self.root):
+            for name in (*below, *files):
+                if not name.startswith(TEMPORARY_PREFIX) and not is_plain_path(name):
+                    yield os.path.relpath(os.path.join(folder, name), self.root)
 
     def _temporary(self, final: str, durable: bool) -> tuple[str, int]:
         """A new temporary file in the folder of `final`, which is made if need be."""
         folder = os.path.dirname(final)
         name = f"{folder}/{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
+        mode = 0o600 if self._private else 0o666
         known = self._folders.get(folder)
         if known or (known is False and not durable):
             try:
-                return name, os.open(name, _CREATE, 0o666)
+                return name, os.open(name, _CREATE, mode)
             except FileNotFoundError:  # somebody removed the folder
                 self._folders.clear()
         self._make_folder(folder, durable)
-        return name, os.open(name, _CREATE, 0o666)
+        return name, os.open(name, _CREATE, mode)
 
     def _make_folder(self, folder: str, durable: bool) -> None:
         """Make a folder and those above it, and make their names durable.
@@ -232,7 +297,7 @@ class LocalStorage:
         if len(folder) > len(self.root) or not os.path.isdir(parent):
             self._make_folder(parent, durable)
         with suppress(FileExistsError):
-            os.mkdir(folder)
+            os.mkdir(folder, 0o700 if self._private else 0o777)
         if durable:
             try:
                 _sync_folder(parent)
@@ -259,6 +324,11 @@ class LocalStorage:
         elif error.errno in (errno.ENOSPC, errno.EDQUOT):
             hint = "the disk is full: free some space, or use another storage"
         return StorageError(f"Could not {verb} {place}", detail=str(error), hint=hint)
+
+
+def private(storage: Storage) -> Storage:
+    """The same storage; what is written through it only this user can read. In an object store its own rules say who can."""
+    return storage.private() if isinstance(storage, LocalStorage) else storage
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -1,6 +1,7 @@
 """Storage in an S3 bucket (Amazon's, or another with conditional puts), through the `obstore` package.
 
-Exclusive create is a put with `If-None-Match: *`. Credentials are not part of the storage and are never pickled: every process
+Exclusive create is a put with `If-None-Match: *`. If its reply is lost, or a request that the client library repeated finds an
+object, the object says whose it is. Credentials are not part of the storage and are never pickled: every process
 finds its own in the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, web identity, instance
 metadata).
 """
@@ -11,7 +12,8 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -24,7 +26,7 @@ from obstore import exceptions
 from obstore.store import S3Store
 
 from penstock.errors import AlreadyExistsError, NotFoundError, StorageError
-from penstock.storage.protocol import TEMPORARY_PREFIX, Listed, checked
+from penstock.storage.protocol import TEMPORARY_PREFIX, Listed, checked, is_plain_path
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -33,6 +35,13 @@ ONE_PUT_BYTES = 64 << 20
 """Larger objects are uploaded in parts under a temporary name and copied, on condition, inside the store: a put in parts knows no
 condition, and a put in one piece must be in memory."""
 
+_TRIES = 3
+"""How often a request is made whose outcome is not known. The client library repeats those that it knows to be harmless."""
+
+_MARK = "penstock-write"
+"""Metadata of an object: which call of `create` has written it."""
+
+_COMPARED_BYTES = 8 << 20
 _READ_AHEAD_BYTES = 1 << 20
 _PARAMETERS = ("endpoint", "region", "allow_http")
 _FAILURES = (exceptions.BaseError, FileNotFoundError, ValueError)
@@ -95,10 +104,13 @@ class S3Storage:
         return (S3Storage, (self.bucket, self.prefix, self.endpoint, self.region, self.allow_http))
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        try:
-            obstore.put(self._store, checked(path), data, mode="create")
-        except _FAILURES as error:
-            raise self._problem("create", path, error) from error
+        checked(path)
+        mark = uuid.uuid4().hex
+        self._create(
+            path,
+            lambda: obstore.put(self._store, path, data, mode="create", attributes={_MARK: mark}),
+            lambda: self._mark_of(path) == mark,
+        )
 
     def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
         try:
@@ -125,14 +137,71 @@ class S3Storage:
         temporary = f"{folder}/" if folder else ""
         temporary += f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
         try:
-            obstore.put(self._store, temporary, spool, use_multipart=True)
-            try:
-                obstore.copy(self._store, temporary, path, overwrite=False)
-            finally:
-                with suppress(*_FAILURES):  # a later sweep finds it
-                    obstore.delete(self._store, [temporary])
+            self._upload(spool, temporary)
+            self._create(
+                path,
+                lambda: obstore.copy(self._store, temporary, path, overwrite=False),
+                lambda: self._holds(path, spool),  # a copy in parts carries no mark
+            )
         except _FAILURES as error:
             raise self._problem("create", path, error) from error
+        finally:
+            with suppress(*_FAILURES):  # a later sweep finds it
+                obstore.delete(self._store, [temporary])
+
+    def _upload(self, spool: IO[bytes], temporary: str) -> None:
+        """In parts. The reply that it is complete may be lost: it is done again, over what is there."""
+        for left in reversed(range(_TRIES)):
+            try:
+                spool.seek(0)
+                obstore.put(self._store, temporary, spool, use_multipart=True)
+                return
+            except exceptions.GenericError:
+                if not left:
+                    raise
+
+    def _create(self, path: str, attempt: Callable[[], object], is_ours: Callable[[], bool]) -> None:
+        """Create an object on the condition that there is none, and know the outcome, though replies may be lost.
+
+        An object that is there already, or may be there, is looked at: our own may be told by what it says.
+        """
+        for left in reversed(range(_TRIES)):
+            try:
+                attempt()
+                return
+            except _FAILURES as error:
+                problem = self._problem("create", path, error)
+                if not isinstance(problem, AlreadyExistsError) and not isinstance(error, exceptions.GenericError):
+                    raise problem from error
+                try:
+                    ours = is_ours()
+                except FileNotFoundError:
+                    if left and not isinstance(problem, AlreadyExistsError):
+                        continue  # it has had no effect
+                    raise problem from error
+                except _FAILURES:
+                    raise problem from error
+                if ours:
+                    return
+                if isinstance(problem, AlreadyExistsError):
+                    raise problem from error
+                raise AlreadyExistsError(f"{self._place(path)} exists already") from error
+
+    def _mark_of(self, path: str) -> str | None:
+        """What the writer of an object has left with it."""
+        return obstore.get(self._store, path, options={"head": True}).attributes.get(_MARK)
+
+    def _holds(self, path: str, spool: IO[bytes]) -> bool:
+        """Has an object the same content?"""
+        size = obstore.head(self._store, path)["size"]
+        if size != spool.seek(0, os.SEEK_END):
+            return False
+        spool.seek(0)
+        for at in range(0, size, _COMPARED_BYTES):
+            wanted = spool.read(_COMPARED_BYTES)
+            if bytes(obstore.get_range(self._store, path, start=at, length=len(wanted))) != wanted:
+                return False
+        return True
 
     def read(self, path: str) -> bytes:
         try:
@@ -168,21 +237,29 @@ class S3Storage:
 
     def list(self, prefix: str = "") -> Iterator[Listed]:
         prefix = prefix.rstrip("/")
-        found = [listed for listed in self._all(prefix) if not _is_temporary(listed.path)]
+        found = [listed for listed in self._all(prefix) if is_plain_path(listed.path)]
         found.sort(key=lambda listed: listed.path)
         return iter(found)
+
+    def unlisted(self) -> Iterator[str]:
+        """What is there under names that no path can have, for people."""
+        return (listed.path for listed in self._all("") if not _is_temporary(listed.path) and not is_plain_path(listed.path))
 
     def delete(self, paths: Iterable[str]) -> None:
         names = [checked(path) for path in paths]
         if not names:
             return
-        try:
-            obstore.delete(self._store, names)
-        except FileNotFoundError as error:
-            if "NoSuchBucket" in str(error):
-                raise self._problem("delete", names[0], error) from error
-        except _FAILURES as error:
-            raise self._problem("delete", names[0], error) from error
+        for left in reversed(range(_TRIES)):
+            try:
+                obstore.delete(self._store, names)
+                return
+            except FileNotFoundError as error:
+                if "NoSuchBucket" in str(error):
+                    raise self._problem("delete", names[0], error) from error
+                return
+            except _FAILURES as error:
+                if not left or not isinstance(error, exceptions.GenericError):
+                    raise self._problem("delete", names[0], error) from error
 
     def child(self, path: str) -> S3Storage:
         path = checked(path.rstrip("/"))
@@ -235,7 +312,7 @@ class S3Storage:
             raise StorageError(f"The storage {self.uri} cannot be opened", detail=_short(error)) from error
 
     def _problem(self, verb: str, path: str, error: Exception) -> StorageError:
-        place = f"s3://{self.bucket}/" + "/".join(part for part in (self.prefix, path) if part)
+        place = self._place(path)
         said = _short(error)
         text = str(error)
         if "NoSuchBucket" in text:
@@ -257,6 +334,9 @@ class S3Storage:
         elif "error sending request" in text or "connect" in text.lower():
             hint = f"{self._where} gave no answer: check the endpoint and the network"
         return StorageError(f"Could not {verb} {place}", detail=f"at {self._where}: {said}", hint=hint)
+
+    def _place(self, path: str) -> str:
+        return f"s3://{self.bucket}/" + "/".join(part for part in (self.prefix, path) if part)
 
     @property
     def _where(self) -> str:

@@ -4,12 +4,13 @@
   `AlreadyExistsError`.
 - **Whole.** A reader sees all of an object or none of it; what a failed write leaves behind is never listed.
 - **Durable.** When `create` returns, the object survives a power cut (unless `durable=False` was asked for).
-- **Unknown is an error.** When it cannot be known whether a write took effect (a timeout, a lost connection), `StorageError` is
-  raised. A request that the client library repeated may even find *its own* object: whoever must know reads the path back, after
-  `AlreadyExistsError` just as after `StorageError`.
+- **Unknown is an error.** A storage whose replies may be lost looks whether an object is its own before it says that there is
+  one. When it cannot be known whether a write took effect (the storage does not answer any more), `StorageError` is raised: if it
+  matters, read the path back.
 
 Paths are relative to the root, separated by `/`, without empty, `.` and `..` segments. Names that begin with `.tmp-`
-are reserved.
+are reserved. What somebody else has put there under a name that no path can have (no UTF-8, a backslash, a line break) is not
+listed: whatever is listed can be read and deleted.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from penstock.errors import StorageError
 TEMPORARY_PREFIX = ".tmp-"
 
 _REFUSED = re.compile(r"(?:^|/)(?:\.{0,2}(?:/|$)|\.tmp-)|[\0\n\\]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+"""How Python writes bytes of a file name that are no UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +93,14 @@ class Storage(Protocol):
         ...
 
 
+def is_plain_path(path: str) -> bool:
+    """Does it stay below the folder that it is relative to, and can every storage hold it?"""
+    return _REFUSED.search(path) is None and not _SURROGATES.search(path)
+
+
 def checked(path: str) -> str:
     """The path, if it is one that every storage can hold."""
-    if _REFUSED.search(path) is not None:
+    if not is_plain_path(path):
         raise StorageError(
             f"The storage path {path!r} is refused",
             hint="use a relative path such as 'epochs/7.json', without '..', '.', empty and '.tmp-' segments",

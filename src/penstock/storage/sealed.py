@@ -12,6 +12,7 @@ from zlib import crc32
 import msgspec
 
 from penstock.errors import CorruptFileError
+from penstock.storage.documents import decode_json
 
 T = TypeVar("T")
 
@@ -37,10 +38,7 @@ def unseal(data: bytes, kind: type[T], path: str) -> T:
         body = head + b"}"
         if crc != b"%d}" % crc32(body):
             raise CorruptFileError(f"{path} is damaged", detail="its checksum does not match", hint=_HINT)
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CorruptFileError(f"{path} cannot be read", detail=str(error), hint=_HINT) from error
+    return decode_json(body, kind, path, hint=_HINT)
 
 
 _HINT = "restore the file from a backup"

@@ -25,6 +25,9 @@ class VirtualClock(Clock):
         if self._alarm is not None and self.now >= self._alarm[0]:
             self._alarm[1]()
 
+    def pause(self, seconds: float, over: Callable[[], bool]) -> None:
+        self.sleep(seconds)
+
     def alarm(self, time: Milliseconds, action: Callable[[], None]) -> None:
         """Do something at the first sleep that ends at `time` or later."""
         self._alarm = (time, action)

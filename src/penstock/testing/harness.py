@@ -38,7 +38,7 @@ from penstock.runtime.orders import EpochOrder, PartitionState, attempt_name
 from penstock.runtime.services import FunctionPool, Services
 from penstock.runtime.task import Task
 from penstock.state.handles import Changes
-from penstock.state.key_groups import group_of
+from penstock.state.key_groups import NEW_JOBS, KeyGroups, partition_of
 from penstock.state.keys import key_codec
 from penstock.state.layout import state_id_of_store_key
 from penstock.storage import LocalStorage
@@ -102,12 +102,13 @@ class OperatorHarness:
         key_type: Any = None,
         parallelism: int = 1,
         max_parallelism: int = 128,
+        key_hash: int = NEW_JOBS,
         processing_time: Milliseconds = 0,
     ) -> None:
         self._definition = definition
         self._key = key
         self._codec = key_codec(key_type)
-        self._max_parallelism = max_parallelism
+        self._key_groups = KeyGroups(max_parallelism, key_hash)
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-harness-")
         self._storage = LocalStorage(self._folder.name + "/storage")
         self._job = JobId(uuid.uuid4().hex)
@@ -126,7 +127,7 @@ class OperatorHarness:
         """One record. A user's error is raised as `UserCodeError`."""
         encoded = self._codec.encode(self._key(value))
         times = None if timestamp is None else np.asarray([timestamp], dtype=np.int64)
-        partition = group_of(encoded, self._max_parallelism) * self.parallelism // self._max_parallelism
+        partition = self._partition_of(encoded)
         self._operators[partition].on_batch(Keyed(Records([value], times), [encoded], np.zeros(1, dtype=np.int32)))
 
     def send_all(self, records: list[tuple[Any, Milliseconds | None]]) -> None:
@@ -134,7 +135,7 @@ class OperatorHarness:
         batches: dict[int, list[tuple[bytes, Any, Milliseconds]]] = {}
         for value, timestamp in records:
             encoded = self._codec.encode(self._key(value))
-            partition = group_of(encoded, self._max_parallelism) * self.parallelism // self._max_parallelism
+            partition = self._partition_of(encoded)
             row = (encoded, value, NO_TIMESTAMP if timestamp is None else timestamp)
             batches.setdefault(partition, []).append(row)
         for partition, rows in sorted(batches.items()):
@@ -248,16 +249,17 @@ class OperatorHarness:
         self._now = now
         claims = claim_states(self._graph, before, allow_dropped=False)
         self._state_ids, infos = claims.ids, claims.infos
-        plan = cut(self._graph, self._state_ids, parallelism, self._max_parallelism)
+        plan = cut(self._graph, self._state_ids, parallelism, self._key_groups)
         self._term = Term(self._term + 1)
-        layout = lay_out(plan, infos, before, parallelism, self._max_parallelism, self._term)
+        layout = lay_out(plan, infos, before, parallelism, self._key_groups, self._term)
         self._compiled = CompiledJob(
             name="harness",
             job=self._job,
             storage=self._storage,
             stages=plan.stages,
             parallelism=parallelism,
-            max_parallelism=self._max_parallelism,
+            max_parallelism=self._key_groups.count,
+            key_hash=self._key_groups.hash,
             state_ids=self._state_ids,
             fingerprint=f"{layout.fingerprint}-{layout.made_in}",
             rows=plan.rows,
@@ -295,6 +297,9 @@ class OperatorHarness:
             self._tasks.append(task)
             self._services.append(services)
             self._operators.append(operator)
+
+    def _partition_of(self, encoded: bytes) -> int:
+        return partition_of(self._key_groups.of(encoded), self.parallelism, self._key_groups.count)
 
     def _wire(self, outputs: Outputs, partition: int) -> None:
         def passed_on(watermark: Milliseconds | None) -> None:

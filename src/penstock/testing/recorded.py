@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from difflib import unified_diff
@@ -25,12 +24,13 @@ from penstock.api.stream import DataStream
 from penstock.errors import ConfigError, CorruptFileError, UserCodeError
 from penstock.functions import ReduceFunction
 from penstock.ids import MIN_WATERMARK, Milliseconds
-from penstock.records import NO_TIMESTAMP, Batch, Records
+from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Records, RowType
 from penstock.runtime.frames import Keyed
 from penstock.runtime.manifest import StateLayout
 from penstock.runtime.operators.keyed import KeyedProcess
+from penstock.runtime.operators.map_batches import MapBatches
 from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Definition
-from penstock.runtime.operators.stateless import MapBatches, Stateless
+from penstock.runtime.operators.stateless import Stateless
 from penstock.runtime.rolling import Reduce
 from penstock.snapshots.plain_values import from_plain, to_plain
 from penstock.snapshots.replaying.entries import StateForms
@@ -39,8 +39,10 @@ from penstock.snapshots.replaying.state_items import StateItem, entries_of, item
 from penstock.snapshots.replaying.tape import VERSION, why_not_run
 from penstock.snapshots.replaying.tracing import key_type_of
 from penstock.state.files import FileIdentity, write_delta
+from penstock.state.key_groups import CRC32
 from penstock.state.keys import key_codec
 from penstock.state.layout import split_timer_key, state_id_of_store_key
+from penstock.state.untyped import loaded_class
 from penstock.testing.harness import STEP, Emitted, OperatorHarness, Snapshot
 
 STATELESS = ("map", "flat_map", "filter", "process")
@@ -67,11 +69,11 @@ def replay_recorded(
     stream: `lambda keyed: keyed.window(...).reduce(...)`. `types`: classes of recorded values that are not found by name.
     """
     case = _load(path)
-    definition = _definition(case, function, key_type)
+    find = _Classes(case, function, types or [])
+    definition = _definition(case, function, key_type, find)
     why = case.get("only_to_read") or why_not_run(definition)
     if why is not None:
         raise ConfigError(f"the case in {path} cannot be run, only read", detail=f"step {case['step']!r}: {why}")
-    find = _Classes(case, function, types or [])
     found = []
     for part in case["parts"]:
         with OperatorHarness(
@@ -79,6 +81,7 @@ def replay_recorded(
             key=lambda value: value,
             key_type=key_type_of(definition) or key_type,
             max_parallelism=case["max_parallelism"],
+            key_hash=case.get("key_hash", CRC32),
         ) as harness:
             found.append(_run(harness, definition, part, find, f"{os.path.basename(path)}, step {case['step']!r}"))
     return found
@@ -99,7 +102,7 @@ def _load(path: str | os.PathLike[str]) -> dict[str, Any]:
     return case
 
 
-def _definition(case: dict[str, Any], function: Any, key_type: Any) -> Definition:
+def _definition(case: dict[str, Any], function: Any, key_type: Any, find: _Classes) -> Definition:
     kind, errors = case["kind"], case["errors"]
     if isinstance(function, StreamEnvironment):
         node = function.graph.nodes.get(case["step"])
@@ -109,7 +112,7 @@ def _definition(case: dict[str, Any], function: Any, key_type: Any) -> Definitio
     if kind in STATELESS:
         return Stateless(what=kind, body=function, errors=errors)
     if kind == "map_batches":
-        return MapBatches(body=function, errors=errors)
+        return _of_batches(function, case.get("batches", {}), find)
     if callable(getattr(function, "process", None)) and kind.startswith("keyed "):
         return KeyedProcess(body=function, key_type=key_type, errors=errors, label=kind.removeprefix("keyed "))
     if kind == "keyed reduce" and (isinstance(function, ReduceFunction) or _parameters(function) == 2):
@@ -123,6 +126,19 @@ def _definition(case: dict[str, Any], function: Any, key_type: Any) -> Definitio
     raise ConfigError(
         f"{function!r} is not what a case of kind {kind!r} can be run against",
         hint="give the step's function, an environment with the step, or lambda keyed: keyed.…(...)",
+    )
+
+
+def _of_batches(function: Any, options: dict[str, Any], find: _Classes) -> MapBatches:
+    """Cases of earlier versions have no options."""
+    return MapBatches(
+        body=function,
+        as_pandas=options.get("format") == "pandas",
+        row=RowType(find(options["schema"])) if options.get("schema") else DICT_ROW,
+        columns=None if options.get("columns") is None else tuple(options["columns"]),
+        timestamp=options.get("timestamp"),
+        unit=options.get("unit", "ms"),
+        aligned=options.get("aligned", False),
     )
 
 
@@ -147,10 +163,8 @@ class _Classes:
             if cls.__qualname__ == qualname:
                 return cls
         for place in [module, *self._modules] if module != "__main__" else self._modules:
-            found: Any = sys.modules.get(place)
-            for part in qualname.split("."):
-                found = getattr(found, part, None)
-            if isinstance(found, type):
+            found = loaded_class(place, qualname)
+            if found is not None:
                 return found
         raise ConfigError(
             f"the class {qualname} of a recorded value is not found",
@@ -187,7 +201,7 @@ def _snapshot(
 ) -> Snapshot:
     """The recorded state as a snapshot of the harness."""
     layout: StateLayout = harness._layout
-    entries: list[tuple[bytes, bytes | None]] = [*entries_of(forms, before, harness._max_parallelism)]
+    entries: list[tuple[bytes, bytes | None]] = [*entries_of(forms, before, harness._key_groups)]
     if entries:
         name = "state/s0/p0/0000000000-0-recorded.delta"
         ref = write_delta(harness._storage, name, entries, FileIdentity(harness._job, 0, "0", 0, "0-recorded"))

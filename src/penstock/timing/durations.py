@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from numbers import Integral
 from typing import Any
@@ -23,6 +24,23 @@ def to_ms(duration: Duration, *, what: str = "duration") -> Milliseconds:
     if ms < 0:
         raise ConfigError(f"{what} is negative: {duration!r}", hint="give a duration of zero or more")
     return ms
+
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def parse_duration(text: str, *, what: str = "duration") -> float:
+    """Seconds of a duration as one types it: a number of seconds, or with a unit.
+
+    >>> parse_duration("90"), parse_duration("1.5h"), parse_duration("7d")
+    (90.0, 5400.0, 604800.0)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
+    if match is None or (match[2] and match[2] not in _UNITS):
+        raise ConfigError(
+            f"{what} is {text!r}", hint=f"give a number and a unit, such as 90s, 12h or 7d; units: {', '.join(_UNITS)}"
+        )
+    return float(match[1]) * _UNITS.get(match[2], 1)
 
 
 def signed_ms(duration: Duration, *, what: str = "duration") -> Milliseconds:

@@ -6,24 +6,23 @@ sees the same times. A watermark `w` says: no record with a timestamp `<= w` is 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from penstock.errors import ConfigError
+from penstock.functions import Call, call_of
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
-from penstock.records import NO_TIMESTAMP, Batch, Columns, Timestamps, timestamps_of
-from penstock.timing.durations import Duration, time_ms, to_ms
+from penstock.records import NO_TIMESTAMP, Batch
+from penstock.timing.durations import Duration, to_ms
+from penstock.timing.timestamps import TimestampSelector, Unit, check_unit, select_timestamps
 
 T = TypeVar("T")
-
-TimestampSelector = str | Callable[[Any], "int | datetime"] | None
-"""A column or field name, a function of the record, or None: the source's own timestamps."""
 
 
 class WatermarkGenerator(Generic[T]):
@@ -60,13 +59,22 @@ class Watermarks(Generic[T]):
     idle_ms: Milliseconds | None = None
     every_ms: Milliseconds | None = None
     by_arrival: bool = False
+    unit: Unit = "ms"
+
+    def __post_init__(self) -> None:
+        check_unit(self.unit, self.timestamp)
 
     @classmethod
     def monotonous(
-        cls, *, timestamp: TimestampSelector = None, idle: Duration | None = None, every: Duration | None = None
+        cls,
+        *,
+        timestamp: TimestampSelector = None,
+        unit: Unit = "ms",
+        idle: Duration | None = None,
+        every: Duration | None = None,
     ) -> Watermarks[T]:
-        """Timestamps never go back within a source partition. `every`: see `bounded`."""
-        return cls(timestamp=timestamp, slack_ms=0, every_ms=_step(every))._idle(idle)
+        """Timestamps never go back within a source partition. `unit`, `every`: see `bounded`."""
+        return cls(timestamp=timestamp, unit=unit, slack_ms=0, every_ms=_step(every))._idle(idle)
 
     @classmethod
     def bounded(
@@ -75,10 +83,13 @@ class Watermarks(Generic[T]):
         seconds: float | None = None,
         slack: timedelta | None = None,
         timestamp: TimestampSelector = None,
+        unit: Unit = "ms",
         idle: Duration | None = None,
         every: Duration | None = None,
     ) -> Watermarks[T]:
         """Records come at most `slack` (or `seconds`) out of order within a source partition.
+
+        `unit`: what the numbers that `timestamp` gives are in, `"s"`, `"ms"`, `"us"` or `"ns"` since 1970.
 
         Time is announced after each batch. With `every` it is announced at every such step of event time instead, wherever that
         is in a batch: then what a timer sees does not depend on how the input was cut into epochs.
@@ -87,7 +98,7 @@ class Watermarks(Generic[T]):
             raise ConfigError("Watermarks.bounded needs one of seconds= and slack=", hint="for example seconds=5")
         duration: Duration = slack if slack is not None else float(seconds or 0)
         slack_ms = to_ms(duration, what="the slack of Watermarks.bounded")
-        return cls(timestamp=timestamp, slack_ms=slack_ms, every_ms=_step(every))._idle(idle)
+        return cls(timestamp=timestamp, unit=unit, slack_ms=slack_ms, every_ms=_step(every))._idle(idle)
 
     @classmethod
     def custom(
@@ -95,10 +106,11 @@ class Watermarks(Generic[T]):
         generator: Callable[[], WatermarkGenerator[T]],
         *,
         timestamp: TimestampSelector = None,
+        unit: Unit = "ms",
         idle: Duration | None = None,
     ) -> Watermarks[T]:
         """Watermarks from a `WatermarkGenerator`; `generator` makes one for each source partition."""
-        return cls(timestamp=timestamp, generator=generator)._idle(idle)
+        return cls(timestamp=timestamp, unit=unit, generator=generator)._idle(idle)
 
     @classmethod
     def punctuated(
@@ -106,11 +118,12 @@ class Watermarks(Generic[T]):
         function: Callable[[T, Milliseconds], Milliseconds | None],
         *,
         timestamp: TimestampSelector = None,
+        unit: Unit = "ms",
         idle: Duration | None = None,
     ) -> Watermarks[T]:
         """Some records tell the time: `function(record, timestamp)` returns a watermark, which takes effect after the record, or
         None."""
-        return cls(timestamp=timestamp, generator=partial(Punctuated, function))._idle(idle)
+        return cls(timestamp=timestamp, unit=unit, generator=partial(Punctuated, function))._idle(idle)
 
     @classmethod
     def ingestion(cls, *, idle: Duration | None = None) -> Watermarks[T]:
@@ -118,9 +131,9 @@ class Watermarks(Generic[T]):
         return cls(slack_ms=0, by_arrival=True)._idle(idle)
 
     @classmethod
-    def none(cls, *, timestamp: TimestampSelector = None) -> Watermarks[T]:
+    def none(cls, *, timestamp: TimestampSelector = None, unit: Unit = "ms") -> Watermarks[T]:
         """Timestamps, but no watermarks until the end of the input."""
-        return cls(timestamp=timestamp)
+        return cls(timestamp=timestamp, unit=unit)
 
     def with_idleness(self, idle: Duration) -> Watermarks[T]:
         """A partition without data for this long no longer holds event time back."""
@@ -135,7 +148,24 @@ class Watermarks(Generic[T]):
             return batch.with_timestamps(np.full(len(batch), processing_time, dtype=np.int64))
         if self.timestamp is None:
             return batch
-        return batch.with_timestamps(_select_timestamps(batch, self.timestamp))
+        return batch.with_timestamps(select_timestamps(batch, self.timestamp, self.unit))
+
+    @property
+    def _punctuation(self) -> Callable[[T, Milliseconds], Milliseconds | None] | None:
+        """The function of `punctuated`."""
+        made = self.generator
+        return made.args[0] if isinstance(made, partial) and made.func is Punctuated else None
+
+    def _function_calls(self) -> tuple[Call, ...]:
+        """How the user's functions will be called."""
+        found = (call_of(self.timestamp, "timestamp", "record"),) if callable(self.timestamp) else ()
+        if self._punctuation is not None:
+            return *found, call_of(self._punctuation, "function", "record", "timestamp")
+        if self.generator is None:
+            return found
+        made = self.generator
+        of_class = generator_calls(made) if isinstance(made, type) else ()
+        return *found, Call(made, "generator", made, ()), *of_class
 
     def clock(self, state: Any = None) -> PartitionClock:
         """The running part, continuing from `state` (what `PartitionClock.state` gave)."""
@@ -148,7 +178,7 @@ class Watermarks(Generic[T]):
     def describe(self) -> str:
         if self.by_arrival:
             kind = "ingestion time"
-        elif isinstance(self.generator, partial) and self.generator.func is Punctuated:
+        elif self._punctuation is not None:
             kind = "punctuated"
         elif self.generator is not None:
             kind = "custom"
@@ -158,6 +188,21 @@ class Watermarks(Generic[T]):
             kind = "monotonous" if self.slack_ms == 0 else f"bounded {self.slack_ms} ms"
         kind += "" if self.every_ms is None else f", every {self.every_ms} ms"
         return kind + (f", idle after {self.idle_ms} ms" if self.idle_ms is not None else "")
+
+
+def generator_calls(kind: type) -> tuple[Call, ...]:
+    """How the methods of a class of watermark generators will be called."""
+    methods = {
+        "on_record": ("record", "timestamp"),
+        "on_batch_end": (),
+        "snapshot": (),
+        "restore": ("snapshot",),
+    }
+    return tuple(
+        Call(kind, name, partial(method, None), arguments)
+        for name, arguments in methods.items()
+        if inspect.isfunction(method := inspect.getattr_static(kind, name, None))
+    )
 
 
 class Punctuated(WatermarkGenerator[T]):
@@ -278,27 +323,3 @@ def _step(every: Duration | None) -> Milliseconds | None:
     if step == 0:
         raise ConfigError("every= is zero", hint="give the step of event time, for example timedelta(milliseconds=100)")
     return step
-
-
-def _select_timestamps(batch: Batch, selector: str | Callable[[Any], int | datetime]) -> Timestamps:
-    if isinstance(selector, str) and isinstance(batch, Columns):
-        return timestamps_of(batch.data.column(selector))
-    values = batch.values()
-    get: Callable[[Any], Any]
-    if not isinstance(selector, str):
-        get = selector
-    else:
-        get = itemgetter(selector) if values and isinstance(values[0], dict) else attrgetter(selector)
-    times: list[int] = []
-    try:
-        for value in values:
-            time = get(value)
-            times.append(time if type(time) is int else NO_TIMESTAMP if time is None else time_ms(time))
-    except Exception as error:
-        error.add_note(f"{RECORD_NOTE}{values[len(times)]!r:.500}")
-        raise
-    return np.asarray(times, dtype=np.int64)
-
-
-RECORD_NOTE = "record: "
-"""How a note begins that names the record whose timestamp could not be had."""

@@ -16,11 +16,15 @@ from typing import Any, ClassVar
 
 from penstock.errors import ConfigError
 from penstock.functions import function_location
+from penstock.ids import Milliseconds
 from penstock.runtime.fields import record_getter
 from penstock.windows.sketches import Distinct, add_distinct, count_distinct, merge_distinct
 
 Selector = str | int | Callable[[Any], Any] | None
 """A field by name or tuple position, a function of the record, or None: the record itself."""
+
+Timed = tuple[Milliseconds, Any]
+"""A value with the timestamp of its record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +34,8 @@ class Aggregate:
     field: Selector = None
     name: str = ""
     kind: ClassVar[str] = ""
+    timed: ClassVar[bool] = False
+    """What is added is a value with its time."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -109,6 +115,31 @@ class Max(Aggregate):
 
     def merge(self, left: Any, right: Any) -> Any:
         return left if right is None else self.add(left, right)
+
+
+class First(Aggregate):
+    """The value of the record with the least timestamp; of equal ones, the one that came first. Accumulator: [time, value]."""
+
+    kind = "first"
+    timed = True
+
+    def add(self, accumulator: list[Any] | None, value: Timed) -> list[Any]:
+        return [*value] if accumulator is None or value[0] < accumulator[0] else accumulator
+
+    def merge(self, left: list[Any] | None, right: list[Any] | None) -> list[Any] | None:
+        return left if right is None else self.add(left, (right[0], right[1]))
+
+    def result(self, accumulator: list[Any] | None) -> Any:
+        return None if accumulator is None else accumulator[1]
+
+
+class Last(First):
+    """As `First`, with the greatest timestamp; of equal ones, the one that came last."""
+
+    kind = "last"
+
+    def add(self, accumulator: list[Any] | None, value: Timed) -> list[Any]:
+        return [*value] if accumulator is None or value[0] >= accumulator[0] else accumulator
 
 
 class Avg(Aggregate):

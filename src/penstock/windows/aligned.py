@@ -9,18 +9,19 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
-from penstock.records import NO_TIMESTAMP
+from penstock.records import NO_TIMESTAMP, Timestamps
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.keyed import EMIT_ABOVE
 from penstock.runtime.services import Services
-from penstock.state.keyed import CHANGED, UNLOADED, Slot
+from penstock.state.keyed import UNLOADED, Slot
 from penstock.state.timers import Timer
 from penstock.windows.assigners import AlignedWindows
 from penstock.windows.contents import Accumulated
@@ -122,7 +123,11 @@ class AlignedOperator(WindowOperator):
         values = batch.batch.values()
         records = values if np.array_equal(rows, np.arange(len(values))) else [values[row] for row in rows.tolist()]
         past = self.watermark if self.event_time else MIN_WATERMARK
-        cell, add = self.contents.handle.cell, self.contents.incremental.add
+        cell = self.contents.handle.cell
+        add: Callable[[Any, Any], Any] = self.contents.incremental.add
+        timed = self.contents.incremental.timed
+        if timed:
+            records, add = self._with_times(batch.batch.timestamps, rows, records), self._add_at
         record, held = None, cells[0]
         self._calling = self.contents.incremental.function
         try:
@@ -137,11 +142,19 @@ class AlignedOperator(WindowOperator):
                     if window.max_timestamp <= past:
                         self._fire(slots[number], slots[number], window, stays=True)
                         self._calling = self.contents.incremental.function
+            record, admit = f"one of a batch of {len(records)} records", self.contents.handle.admit
+            for slot in slots:
+                held = slot.cells
+                admit(slot)
         except Exception as error:
             self.windows.slot = next(slot for slot in slots if slot.cells is held)
-            raise self._error(error, record) from error
-        for held in cells:
-            held[cell + 1] = CHANGED
+            raise self._error(error, record[0] if timed and isinstance(record, tuple) else record) from error
+
+    def _with_times(self, times: Timestamps | None, rows: Ints, records: list[Any]) -> list[Any]:
+        return list(zip(records, [NO_TIMESTAMP] * len(rows) if times is None else times[rows].tolist(), strict=True))
+
+    def _add_at(self, held: Any, timed: tuple[Any, Milliseconds]) -> Any:
+        return self.contents.incremental.add_at(held, *timed)
 
     def _enter(self, keys: list[bytes], codes: list[int], at: list[int], windows: list[TimeWindow]) -> list[Slot]:
         """The slots of (key, window) pairs, loaded, with their timers set."""

@@ -20,11 +20,15 @@ class Accumulated:
         self._keyed = keyed
         self.handle = handle
         self.incremental = incremental
+        self._timed = incremental.timed
 
     def add(self, slot: Slot, value: Any, time: Milliseconds) -> None:
         self._keyed.slot = slot
         handle = self.handle
-        handle.update(self.incremental.add(handle.value, value))
+        if self._timed:
+            handle.update(self.incremental.add_at(handle.value, value, time))
+        else:
+            handle.update(self.incremental.add(handle.value, value))
 
     def held(self, slot: Slot) -> Any:
         """What the window holds; None if it is empty."""
@@ -72,8 +76,8 @@ class Buffered:
         if self.incremental is None or not values:
             return values
         accumulator = None
-        for value in values:
-            accumulator = self.incremental.add(accumulator, value)
+        for value, time in held:
+            accumulator = self.incremental.add_at(accumulator, value, NO_TIMESTAMP if time is None else time)
         return [self.incremental.emitted(accumulator, ctx)]
 
     def replace(self, slot: Slot, elements: list[Element]) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import PlanError
+from penstock.functions import Call, call_of
+from penstock.ids import Milliseconds
 from penstock.windows.aggregates import Aggregate
 from penstock.windows.functions import WindowContext
 from penstock.windows.incremental import Incremental
@@ -37,8 +39,16 @@ class Declared(Incremental):
         object.__setattr__(self, "_getters", {})
 
     @property
+    def timed(self) -> bool:  # type: ignore[override]
+        return any(aggregate.timed for aggregate in self.aggregates)
+
+    @property
     def function(self) -> Any:
         return next((a.field for a in self.aggregates if callable(a.field)), self.aggregates[0])
+
+    def calls(self) -> tuple[Call, ...]:
+        given = [selector for a in self.aggregates for selector in (a.field, getattr(a, "by", None))]
+        return tuple(call_of(selector, "value", "record") for selector in given if callable(selector))
 
     def add(self, accumulator: list[Any] | None, value: Any) -> list[Any]:
         if accumulator is None:
@@ -49,6 +59,18 @@ class Declared(Incremental):
             one = get(value)
             if one is not None:
                 accumulator[at] = add(accumulator[at], one)
+        return accumulator
+
+    def add_at(self, accumulator: list[Any] | None, value: Any, time: Milliseconds) -> list[Any]:
+        """As `add`, if some of the aggregates want to know when a value was."""
+        if accumulator is None:
+            accumulator = [aggregate.create() for aggregate in self.aggregates]
+        elif self.tolerant:
+            accumulator = copy.deepcopy(accumulator)
+        for at, (get, add) in enumerate(self._prepared(value)):
+            one = get(value)
+            if one is not None:
+                accumulator[at] = add(accumulator[at], (time, one) if self.aggregates[at].timed else one)
         return accumulator
 
     def merge(self, left: list[Any], right: list[Any]) -> list[Any]:

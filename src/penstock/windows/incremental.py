@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.functions import AggregateFunction
+from penstock.functions import AggregateFunction, Call, aggregate_calls, call_of
+from penstock.ids import Milliseconds
 from penstock.windows.functions import WindowContext
 
 _ATOMS = frozenset((int, float, str, bytes, bool, type(None)))
@@ -24,9 +25,18 @@ class Incremental:
 
     function: Any
     merges: bool = True
+    timed: bool = False
+    """It matters when a value was: `add_at` is called."""
+
+    def calls(self) -> tuple[Call, ...]:
+        """How it calls the user's function, if there is one."""
+        return ()
 
     def add(self, accumulator: Any, value: Any) -> Any:
         raise NotImplementedError
+
+    def add_at(self, accumulator: Any, value: Any, time: Milliseconds) -> Any:
+        return self.add(accumulator, value)
 
     def merge(self, left: Any, right: Any) -> Any:
         raise NotImplementedError
@@ -45,6 +55,9 @@ class Reducing(Incremental):
 
     function: Callable[[Any, Any], Any]
 
+    def calls(self) -> tuple[Call, ...]:
+        return (call_of(self.function, "reduce", "left", "right"),)
+
     def add(self, accumulator: Any, value: Any) -> Any:
         return own(value) if accumulator is None else self.function(accumulator, value)
 
@@ -60,6 +73,9 @@ class Folding(Incremental):
     function: Callable[[Any, Any], Any]
     merges = False
 
+    def calls(self) -> tuple[Call, ...]:
+        return (call_of(self.function, "fold", "result", "value"),)
+
     def add(self, accumulator: Any, value: Any) -> Any:
         return self.function(own(self.initial) if accumulator is None else accumulator, value)
 
@@ -69,6 +85,9 @@ class Aggregating(Incremental):
     """`aggregate(AggregateFunction)`."""
 
     function: AggregateFunction[Any, Any, Any]
+
+    def calls(self) -> tuple[Call, ...]:
+        return aggregate_calls(self.function)
 
     @property
     def merges(self) -> bool:  # type: ignore[override]

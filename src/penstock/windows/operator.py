@@ -21,16 +21,18 @@ from penstock.records import NO_TIMESTAMP, Records
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.keyed import EMIT_ABOVE
 from penstock.runtime.operators.operator import Operator, method_of
+from penstock.runtime.operators.returned import as_records
 from penstock.runtime.services import Services
 from penstock.state.handles import bind_states
 from penstock.state.keyed import KeyedState, Slot
 from penstock.state.timers import Timer
+from penstock.state.writes import Place
 from penstock.windows.assigners import TumblingWindows
 from penstock.windows.contents import Accumulated, Buffered
 from penstock.windows.functions import WindowContext, WindowFunction
 from penstock.windows.merging import InFlight, Merge
 from penstock.windows.step import CONTENTS, KEY_TIMERS, SESSIONS, STAGGER, WindowStep, no_timestamp
-from penstock.windows.trigger_logic import TriggerLogic
+from penstock.windows.trigger_logic import PREFIX, TriggerLogic
 from penstock.windows.triggers import CONTINUE, FIRE, FIRE_AND_PURGE, PURGE, TriggerResult
 from penstock.windows.window import WINDOW_SIZE, TimeWindow, decode_window, encode_window
 
@@ -52,10 +54,10 @@ class WindowOperator(Operator):
         if key_states:
             self.keys = services.keyed_state(step, definition.key_type, self.watermark, timers=KEY_TIMERS)
             self.keys.times = self.windows.times
-        ids = partial(services.state_id, step)
-        self.handles: dict[str, Any] = {**bind_states(self.windows, definition.window_states(), ids, step, sole=False)}
+        ids, places = partial(services.state_id, step), partial(_place, step, definition)
+        self.handles: dict[str, Any] = {**bind_states(self.windows, definition.window_states(), ids, places, sole=False)}
         if self.keys is not None:
-            self.handles.update(bind_states(self.keys, key_states, ids, step, sole=False))
+            self.handles.update(bind_states(self.keys, key_states, ids, places, sole=False))
         for name in definition.function_states():
             object.__setattr__(self.body.function, name, self.handles[name])
         self.contents: Accumulated | Buffered = (
@@ -241,7 +243,7 @@ class WindowOperator(Operator):
             self._enter_key(slot)
             result = self._process(values, self.ctx)
             if result is not None:
-                out.extend(result)
+                out.extend(as_records(result, self.step, self.body.function, "process"))
         self._times += [window.max_timestamp] * (len(out) - start)
 
     def _enter_key(self, slot: Slot) -> None:
@@ -366,6 +368,16 @@ class WindowOperator(Operator):
         slot = self.windows.slot
         key = f"key {self.windows.key_of(slot)!r:.200}" if slot.encoded else ""
         return self.user_error(error, self._calling, record, doing=key)
+
+
+def _place(step: StepId, definition: WindowStep, name: str) -> Place:
+    """Whose state it is: the window function's own, the trigger's, or what the windows hold."""
+    function: Any = definition.function()
+    if name in definition.function_states():
+        function = definition.body.function
+    elif name.startswith(f"{PREFIX}."):
+        function = definition.spec.trigger
+    return Place(step=step, state=name, function=function, tolerant=definition.errors != "fail")
 
 
 def window_operator(step: StepId, services: Services, definition: WindowStep) -> Operator:

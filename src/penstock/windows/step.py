@@ -9,15 +9,18 @@ from typing import Any
 
 from penstock.contexts import RuntimeContext
 from penstock.errors import PlanError
-from penstock.functions import Function
+from penstock.functions import Call, Function, call_of, life_cycle, method_call
 from penstock.ids import StepId
 from penstock.runtime.operators.operator import Definition, KeyFields, Operator, StateDeclaration
 from penstock.runtime.services import TIMER_STATES, Services, TimerStates
-from penstock.state.descriptors import Evolving, ListState, State, ValueState, declared_states, value_state
+from penstock.state.descriptors import Evolving, ListState, State, ValueState, declared_states, state_calls, value_state
+from penstock.state.handles import check_defaults
+from penstock.windows.arrow_function import ArrowFunction
 from penstock.windows.assigners import AlignedWindows
 from penstock.windows.declared import Declared
 from penstock.windows.incremental import Incremental
 from penstock.windows.spec import WindowSpec
+from penstock.windows.spec_calls import spec_calls
 from penstock.windows.triggers import Trigger
 from penstock.windows.window import WINDOW_SIZE
 
@@ -37,6 +40,17 @@ class WindowBody(Function):
         self.state_type = state_type
         if getattr(state_type, "ttl", None) is not None:
             raise PlanError("the contents of windows have no ttl", hint="a window is dropped when it is over")
+
+    def calls(self) -> tuple[Call, ...]:
+        """How the user's functions will be called."""
+        found = () if self.incremental is None else self.incremental.calls()
+        if isinstance(self.function, ArrowFunction):
+            return *found, call_of(self.function.function, "apply", "key", "window", "batch", several=True)
+        if self.function is None:
+            return found
+        clear = method_call(self.function, "clear", "ctx", optional=True)
+        process = call_of(self.function, "process", "values", "ctx", several=True)
+        return *found, process, clear, *life_cycle(self.function), *state_calls(self.function)
 
     def open(self, context: RuntimeContext) -> None:
         self.function = copy.copy(self.function) if isinstance(self.function, Function) else self.function
@@ -69,6 +83,7 @@ class WindowStep(Definition):
 
     def __post_init__(self) -> None:
         states = declared_states(self.body.function)
+        check_defaults(states)
         taken = {"process", "clear", "open", "close", CONTENTS, SESSIONS, STAGGER} & states.keys()
         if taken:
             raise PlanError(f"a state may not be called {min(taken)!r}", hint="choose another name for the state")
@@ -90,6 +105,9 @@ class WindowStep(Definition):
 
     def function(self) -> Any:
         return self.body.function if self.body.incremental is None else self.body.incremental.function
+
+    def calls(self) -> tuple[Call, ...]:
+        return *self.body.calls(), *spec_calls(self.spec)
 
     def function_states(self) -> tuple[str, ...]:
         """The names of the states that the window function declares."""

@@ -42,6 +42,8 @@ from penstock import (
     WindowFunction,
     aggregates,
     count,
+    first,
+    last,
     per_window,
 )
 
@@ -129,7 +131,7 @@ def program(folder: Path, **settings: Any) -> StreamEnvironment:
     sessions = keyed.window(SessionWindows(timedelta(milliseconds=GAP_MS)), **lateness)
     brief = keyed.window(SessionWindows(timedelta(milliseconds=GAP_MS)), late=LATE)
     portions = keyed.window(TumblingWindows(milliseconds=TUMBLING_MS), trigger=Portions(), **lateness)
-    declared = (count(), aggregates.sum("amount", name="total"))
+    declared = (count(), aggregates.sum("amount", name="total"), first("n", name="first"), last("n", name="last"))
     windowed: dict[str, DataStream[Any]] = {
         "tumbling-columns": tumbling.aggregate(*declared, name="tumbling-columns"),
         "tumbling-records": tumbling.aggregate(*declared, name="tumbling-records", columnar=False),

@@ -139,6 +139,7 @@ class _Enumerator:
                 "the collection is not the one this job was started with",
                 detail=f"then: {at.size} values in {len(at.offsets)} partitions\nnow: {size} values in {len(bounds)} partitions",
                 hint="restore the collection as it was, or start the step under another name",
+                nature="configuration",
             )
         return at
 

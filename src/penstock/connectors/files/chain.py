@@ -36,6 +36,7 @@ from penstock.connectors.files.view import View
 from penstock.errors import CorruptFileError, NotFoundError, SinkError, StorageError
 from penstock.ids import Epoch, JobId, StepId
 from penstock.storage import Storage
+from penstock.storage.documents import NOTE_BYTES, read_small
 from penstock.storage.sealed import seal, unseal
 
 
@@ -207,7 +208,7 @@ class PublishedLog:
 
     def _read_owner(self, error: StorageError) -> Owner:
         try:
-            owner = unseal(self._storage.read(OWNER), Owner, f"{self._storage.uri}/{OWNER}")
+            owner = unseal(read_small(self._storage, OWNER, NOTE_BYTES), Owner, f"{self._storage.uri}/{OWNER}")
         except NotFoundError:
             raise error from None
         if owner.version != OWNER_VERSION:

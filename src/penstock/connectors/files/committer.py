@@ -14,11 +14,11 @@ import msgspec
 from penstock.connectors.files import tidy
 from penstock.connectors.files.chain import PublishedLog
 from penstock.connectors.files.log import PublishedFile, read_entries, read_entry
-from penstock.connectors.files.output.names import DATA, part_attempt
+from penstock.connectors.files.output.names import DATA, check_data_path, part_attempt
 from penstock.connectors.files.view import Runs, beyond, holds, numbers, shared
 from penstock.connectors.protocol import Committable, CommitterContext, Published
 from penstock.ids import Epoch, Milliseconds
-from penstock.storage import Storage
+from penstock.storage import Storage, open_storage
 from penstock.timing.durations import to_ms
 
 if TYPE_CHECKING:
@@ -73,6 +73,14 @@ class FileCommitter:
             records=sum(file.rows for each in files for file in each),
             obstacle=self._obstacle(epoch, again),
         )
+
+    def elsewhere(self, committables: Sequence[Committable]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for committable in committables:
+            folder = committable.get("folder")
+            if folder is not None and open_storage(folder).uri != self._storage.uri:
+                found[folder] = found.get(folder, 0) + sum(file.rows for file in _files([committable]))
+        return found
 
     def roll_back(self, to: Epoch, at: Epoch) -> None:
         self._log.roll_back(to, at)
@@ -148,15 +156,18 @@ class FileCommitter:
 
     def _remove_taken_back(self) -> None:
         """Delete the files that no reader is shown. Those shown again since are not among them."""
-        self._remove_at = None
         newest, _ = self._log.refresh()
         view = self._log.view
         hidden = [n for n in range(1, newest + 1) if not holds(view.shown, n) and not holds(view.line, n)]
         self._storage.delete([file.path for number in hidden for file in self._files_of(number)])
+        self._remove_at = None
 
 
 def _files(committables: Sequence[Committable]) -> list[PublishedFile]:
-    return [msgspec.convert(file, PublishedFile) for committable in committables for file in committable["files"]]
+    files = [msgspec.convert(file, PublishedFile) for committable in committables for file in committable["files"]]
+    for file in files:
+        check_data_path(file.path, "A manifest")
+    return files
 
 
 def _now() -> Milliseconds:

@@ -87,6 +87,7 @@ class FileEnumerator:
                 f"{self._source.path} was read in another order before",
                 detail=f"the position is by {at.kind}, the source is now by {self._listing.kind}",
                 hint="set watch= back to what it was, or start the step under another name",
+                nature="configuration",
             )
         at.kind = self._listing.kind
         self._without_taken_back(at)
@@ -209,7 +210,17 @@ class FileEnumerator:
         return self._whole if whole else self._by_line
 
     def _by_lane(self, taken: list[list[Range]]) -> list[Split]:
-        return [_split(str(lane), ranges) for lane, ranges in enumerate(taken) if ranges]
+        return [self._split(str(lane), ranges) for lane, ranges in enumerate(taken) if ranges]
+
+    def _split(self, partition: str, ranges: list[Range]) -> Split:
+        """Only Parquet files say how many records they hold."""
+        return Split(
+            partition=partition,
+            what=[[r.path, r.start, r.stop, r.size] for r in ranges],
+            records=sum(r.records for r in ranges),
+            bytes=sum(r.bytes for r in ranges),
+            estimated=any(self._cutter(r.path) is not self._by_row for r in ranges),
+        )
 
     def _pieces(self, taken: list[list[Range]], readers: int) -> list[Split]:
         """All ranges as pieces of about equal weight, at least one for each reader unless they would be tiny."""
@@ -224,10 +235,10 @@ class FileEnumerator:
                     piece.append(part)
                     room -= part.bytes
                     if room <= 0:
-                        splits.append(_split(f"{lane}.{len(splits)}", piece))
+                        splits.append(self._split(f"{lane}.{len(splits)}", piece))
                         piece, room = [], target
             if piece:
-                splits.append(_split(f"{lane}.{len(splits)}", piece))
+                splits.append(self._split(f"{lane}.{len(splits)}", piece))
         return splits
 
     def _parts(self, whole: Range, target: int, room: int) -> Iterator[Range]:
@@ -299,12 +310,3 @@ class _Waiting:
 
     def take(self) -> Entry:
         return self._ahead.pop(0)
-
-
-def _split(partition: str, ranges: list[Range]) -> Split:
-    return Split(
-        partition=partition,
-        what=[[r.path, r.start, r.stop, r.size] for r in ranges],
-        records=sum(r.records for r in ranges),
-        bytes=sum(r.bytes for r in ranges),
-    )

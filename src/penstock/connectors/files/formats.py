@@ -44,5 +44,6 @@ def format_of(path: str, given: FormatName | None) -> FileFormat:
         raise SourceError(
             f"the format of {path} cannot be told from its name",
             hint=f'say format="json" (or another of {", ".join(FORMATS)}), or narrow the path to the files that are meant',
+            nature="configuration",
         )
     return FileFormat(name, None if name == "parquet" else compression)

@@ -21,9 +21,12 @@ from typing import Literal
 import msgspec
 
 from penstock.connectors.files.log import VERSION, checked_body
+from penstock.connectors.files.output.names import LOG, entry_sequence
 from penstock.connectors.files.places import Place
 from penstock.connectors.files.view import Runs, beyond, holds, numbers, shared, up_to
 from penstock.errors import CorruptFileError, NotFoundError, SourceError
+from penstock.storage.documents import UNREADABLE
+from penstock.storage.protocol import is_plain_path
 
 log = logging.getLogger("penstock.files")
 
@@ -143,7 +146,11 @@ class Listing:
         found = self._place.find()
         if found is None:
             if self._watch_ms is None:
-                raise SourceError(f"there are no files at {self._shown}", hint="correct the path, or watch= it for files to come")
+                raise SourceError(
+                    f"there are no files at {self._shown}",
+                    hint="correct the path, or watch= it for files to come",
+                    nature="configuration",
+                )
             found = []
         bounded = self.kind == "path"
         self._hold([Entry((0 if bounded else f.mtime_ns, f.path), f.path, f.size) for f in found])
@@ -182,7 +189,7 @@ class Listing:
         )
 
     def _look_at_log(self, names: list[str], last: Key | None) -> None:
-        self._numbered = {int(name[:-5]): name for name in names if name.endswith(".json") and name[:-5].isdigit()}
+        self._numbered = {n: name for name in names if (n := entry_sequence(f"{LOG}/{name}")) is not None}
         newest = max(self._numbered, default=0)
         shown = self._read_entry(newest).shown if newest else ()
         runs = ((0, newest),) if shown is None else shown
@@ -222,7 +229,7 @@ class Listing:
         path = self._place.join(f"_log/{self._numbered.get(number, f'{number:020d}.json')}")
         try:
             entry = msgspec.json.decode(checked_body(self._place.read(path), path), type=_LogEntry)
-        except (msgspec.MsgspecError, CorruptFileError, FileNotFoundError, NotFoundError) as error:
+        except (*UNREADABLE, CorruptFileError, FileNotFoundError, NotFoundError) as error:
             raise SourceError(f"the log entry {path} cannot be read", detail=str(error)) from error
         if entry.version > VERSION:
             raise SourceError(
@@ -230,6 +237,12 @@ class Listing:
             )
         if entry.number not in (0, number):
             raise SourceError(f"the log entry {path} is number {entry.number}: files were mixed up")
+        outside = next((file.path for file in entry.files if not is_plain_path(file.path)), None)
+        if outside is not None:
+            raise SourceError(
+                f"the log entry {path} names a file outside of its folder: {outside!r}",
+                hint="it was not written by a file sink: find out who can write there",
+            )
         return entry
 
     def _hold(self, entries: list[Entry]) -> None:

@@ -13,10 +13,11 @@ from typing import Literal
 
 import msgspec
 
-from penstock.connectors.files.output.names import LOG, entry_path, entry_sequence
+from penstock.connectors.files.output.names import LOG, check_data_path, entry_path, entry_sequence
 from penstock.connectors.files.view import Runs, View, everything, numbers
 from penstock.errors import CorruptFileError, NotFoundError
 from penstock.storage import Storage
+from penstock.storage.documents import MANIFEST_BYTES, UNREADABLE, read_small
 
 VERSION = 2
 OWNER_VERSION = 1
@@ -97,12 +98,14 @@ def decode_entry(data: bytes, path: str) -> LogEntry:
     body = checked_body(data, path)
     try:
         entry = msgspec.json.decode(body, type=LogEntry)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise CorruptFileError(f"The log entry {path} cannot be read", detail=str(error)) from error
     if entry.version not in (1, VERSION):
         raise CorruptFileError(
             f"The log entry {path} has version {entry.version}", hint=f"this Penstock knows version {VERSION}: upgrade it"
         )
+    for file in entry.files:
+        check_data_path(file.path, f"The log entry {path}")
     if entry.version == VERSION and body is data:
         raise CorruptFileError(f"The log entry {path} is damaged", detail="its checksum is missing")
     return entry
@@ -110,7 +113,7 @@ def decode_entry(data: bytes, path: str) -> LogEntry:
 
 def read_entry(storage: Storage, number: int) -> LogEntry:
     path = f"{storage.uri}/{entry_path(number)}"
-    entry = decode_entry(storage.read(entry_path(number)), path)
+    entry = decode_entry(read_small(storage, entry_path(number), MANIFEST_BYTES), path)
     if entry.number not in (0, number):
         raise CorruptFileError(f"The log entry {path} is number {entry.number}: files were mixed up")
     return entry

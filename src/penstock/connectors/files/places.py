@@ -236,4 +236,5 @@ def vanished(path: str) -> SourceError:
     return SourceError(
         f"{path} has vanished since it was listed",
         hint="files must stay until the job has read them; put it back, and the job goes on where it was",
+        nature="transient",
     )

@@ -21,6 +21,7 @@ from penstock.connectors.files.output.arrow_types import arrow_schema
 from penstock.connectors.files.writers import FileWriter
 from penstock.connectors.protocol import CommitterContext, WriterContext
 from penstock.errors import ConfigError
+from penstock.functions import Call, call_of
 from penstock.storage import open_storage
 from penstock.timing.durations import Duration, to_ms
 
@@ -93,6 +94,9 @@ class FileSink:
     @property
     def volatile(self) -> bool:
         return False
+
+    def _function_calls(self) -> tuple[Call, ...]:
+        return (call_of(self.partition_by, "partition_by", "record"),) if callable(self.partition_by) else ()
 
     def writer(self, context: WriterContext) -> FileWriter:
         return FileWriter(self, context, open_storage(self.uri))

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Iterable
 
-from penstock.connectors.files.output.names import DATA, PUBLISHED
+from penstock.connectors.files.output.names import DATA, PUBLISHED, part_attempt
 from penstock.storage import LocalStorage, Storage
 
 _LOGGER = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ def show(storage: Storage, paths: Iterable[str]) -> None:
 def show_only(storage: Storage, paths: Iterable[str]) -> None:
     """Make the copies those of these data files, and no others."""
     wanted = {_copy_of(path): path for path in paths}
-    there = {listed.path for listed in storage.list(PUBLISHED)}
+    there = {listed.path for listed in storage.list(PUBLISHED) if part_attempt(listed.path) is not None}
     storage.delete(sorted(there - set(wanted)))
     show(storage, [path for copy, path in wanted.items() if copy not in there])
 

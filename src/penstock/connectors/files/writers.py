@@ -55,7 +55,7 @@ class FileWriter:
     def prepare(self) -> Committable:
         for folder in list(self._folders):
             self._finish(folder)
-        return {"files": self._finished}
+        return {"files": self._finished, "folder": self._sink.uri} if self._finished else {"files": []}
 
     def abort(self) -> None:
         for files in self._folders.values():

@@ -17,6 +17,7 @@ import numpy as np
 
 from penstock.connectors.protocol import Limits, Planned, Position, SourceContext, Split
 from penstock.errors import ConfigError, UserCodeError
+from penstock.functions import Call, call_of, function_location
 from penstock.ids import Epoch
 from penstock.records import Batch, Records, RowType, as_batch, field_names
 
@@ -73,6 +74,9 @@ class GeneratorSource:
 
     def reader(self) -> _Reader:
         return _Reader(self)
+
+    def _function_calls(self) -> tuple[Call, ...]:
+        return (call_of(self.function, "function", "numbers" if self.vectorised else "n"),)
 
     def describe(self) -> str:
         many = "endless" if self.count is None else f"{self.count}"
@@ -191,7 +195,7 @@ class _Reader:
         if given != asked:
             raise UserCodeError(
                 f"the generator's function made {given} events of {asked} numbers",
-                detail=f"{_where(self._source.function)}, {span}",
+                detail=f"{function_location(self._source.function)}, {span}",
                 hint="with vectorised=True it must return one row for each number",
             )
         return batches
@@ -199,14 +203,8 @@ class _Reader:
     def _failed(self, what: str, error: Exception) -> UserCodeError:
         return UserCodeError(
             f"the generator's function raised {type(error).__name__}: {error}",
-            detail=f"{_where(self._source.function)}, {what}",
+            detail=f"{function_location(self._source.function)}, {what}",
         )
 
     def close(self) -> None:
         pass
-
-
-def _where(function: Callable[..., Any]) -> str:
-    name = getattr(function, "__qualname__", repr(function))
-    code = getattr(function, "__code__", None)
-    return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"

@@ -16,6 +16,7 @@ from penstock.connectors.spark_feed import frames
 from penstock.connectors.spark_feed.batches import Piece, feed_folder, feed_split, write
 from penstock.errors import AlreadyExistsError, NotFoundError, PenstockError, SourceError
 from penstock.ids import Epoch
+from penstock.storage.documents import MANIFEST_BYTES, decode_json, read_small
 
 if TYPE_CHECKING:
     from penstock.connectors.spark_feed.source import DataFrameSource
@@ -98,7 +99,8 @@ class FrameEnumerator:
 
     def _index(self) -> list[Piece] | None:
         try:
-            return msgspec.json.decode(self._context.storage.read(f"{self._folder}/index.json"), type=list[Piece])
+            path = f"{self._folder}/index.json"
+            return decode_json(read_small(self._context.storage, path, MANIFEST_BYTES), list[Piece], path)
         except NotFoundError:
             return None
 

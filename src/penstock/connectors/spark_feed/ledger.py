@@ -6,6 +6,7 @@ A batch without rows makes no epoch. It leaves a marker, so that the gap in the 
 from __future__ import annotations
 
 import logging
+import re
 
 from penstock.connectors.spark_feed.batches import feed_folder
 from penstock.errors import AlreadyExistsError, PenstockError, SourceError
@@ -16,6 +17,7 @@ log = logging.getLogger("penstock.spark_feed")
 
 KEPT_BATCHES = 10
 _EMPTY = "empty"
+_BATCH = re.compile(r"[0-9]{10,}")
 
 
 class Ledger:
@@ -23,7 +25,7 @@ class Ledger:
         self._storage = storage
         self._folder = f"{feed_folder(step)}/{query}"
         self._checkpoint = checkpoint
-        self._present = {int(name) for name in self._names() if name.isdigit()}
+        self._present = {int(name) for name in self._names() if _BATCH.fullmatch(name)}
 
     def folder(self, number: int) -> str:
         self._present.add(number)
@@ -64,4 +66,5 @@ def strangers(detail: str, checkpoint: str, storage: Storage) -> SourceError:
         detail=f"{detail}\ncheckpoint: {checkpoint}\nstorage: {storage.uri}",
         hint="put back the checkpoint that goes with this storage; or start the step under another name, which reads from "
         "where the Spark source begins",
+        nature="configuration",
     )

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.spark_feed")
 
 _STOP_SECONDS = 30.0
+_WAITS = "Waiting for data to arrive"
+"""What Spark says of a query that has looked for data and found none."""
 
 
 class _ClosedError(Exception):
@@ -63,6 +65,13 @@ class RunningQuery:
         offer = self._handover.current()
         self._check_alive()
         return offer
+
+    def waiting(self) -> bool:
+        """Does Spark wait for data? Not while a batch is on its way, nor before the query has looked for the first time."""
+        try:
+            return str(self._query.status["message"]) == _WAITS
+        except Exception:  # what is wrong with the query is told when it is asked for a batch
+            return False
 
     def committed(self, number: int) -> None:
         self._handover.settle(number)

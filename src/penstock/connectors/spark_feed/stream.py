@@ -20,6 +20,7 @@ from penstock.connectors.spark_feed import frames
 from penstock.connectors.spark_feed.batches import feed_folder, feed_split
 from penstock.connectors.spark_feed.handover import Offer
 from penstock.connectors.spark_feed.ledger import strangers
+from penstock.connectors.spark_feed.moved import check_place, place_missing
 from penstock.connectors.spark_feed.query import RunningQuery
 from penstock.errors import ConfigError, PenstockError, SourceError
 from penstock.ids import Epoch
@@ -69,6 +70,10 @@ class StreamEnumerator:
             partitions=self._names,
         )
 
+    def idle(self) -> bool:
+        """Spark has looked, and found no data: a batch on its way would say otherwise."""
+        return self._running is not None and self._running.waiting()
+
     def reached(self, position: Position, goal: Position) -> bool | None:
         if position is None or goal is None:
             return goal is None
@@ -91,7 +96,9 @@ class StreamEnumerator:
     def _start(self, at: StreamPosition | None, last: int) -> RunningQuery:
         context = self._context
         checkpoint = self._checkpoint()
-        running = RunningQuery(self._frame(self._session()), context.storage, context.step, checkpoint, last)
+        frame = self._frame(self._session(), checkpoint)
+        check_place(context.step, frame, checkpoint)
+        running = RunningQuery(frame, context.storage, context.step, checkpoint, last)
         if at is not None and at.query != running.id:
             running.close()
             detail = f"the job has read batches of the query {at.query}, and the checkpoint is of the query {running.id}"
@@ -107,7 +114,7 @@ class StreamEnumerator:
         session: SparkSession = spark()
         return session
 
-    def _frame(self, session: SparkSession) -> DataFrame:
+    def _frame(self, session: SparkSession, checkpoint: str) -> DataFrame:
         source = self._source
         if source.frame is not None:
             return frames.recall(source.frame)
@@ -118,6 +125,8 @@ class StreamEnumerator:
                 reader = reader.schema(source.schema)
             return reader.load()
         except Exception as error:
+            if "PATH_NOT_FOUND" in str(error) and "path" in source.options:
+                raise place_missing(self._context.step, str(source.options["path"]), checkpoint) from error
             lines = "\n".join(str(error).splitlines()[:20])
             raise SourceError(f"Spark cannot read the format {source.format!r}", detail=lines) from error
 

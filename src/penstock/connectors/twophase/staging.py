@@ -26,7 +26,7 @@ from penstock.storage import Storage
 BLOCK_ROWS = 4096
 
 _HEADER = struct.Struct(">II")
-_STAGED = re.compile(r".*/staged/\d+/\d+-(.+)\.rows")
+_STAGED = re.compile(r".*/staged/[0-9]+/[0-9]+-(.+)\.rows")
 
 Encode = Callable[[list[Any]], bytes]
 Decode = Callable[[bytes], list[Any]]

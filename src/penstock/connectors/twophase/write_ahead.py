@@ -7,6 +7,7 @@ late does not put old values over new ones.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -26,6 +27,8 @@ from penstock.connectors.twophase.staging import (
 )
 from penstock.errors import AlreadyExistsError, PenstockError, SinkError
 from penstock.ids import Epoch
+
+_MARKER = re.compile(r"[0-9]{20}")
 
 
 class WriteAheadSink(ABC):
@@ -74,24 +77,23 @@ class WriteAheadCommitter:
         paths = staged_paths(committables)
         if not paths:
             return
-        markers = [listed.path for listed in self._storage.list(self._folder)]
-        marker = f"{self._folder}/{epoch:020d}"
-        if not markers or markers[-1] < marker:
+        published = self._published()
+        if epoch > max(published, default=0):
             self._publish(epoch, committables)
             try:
-                self._storage.create(marker, b"")
+                self._storage.create(self._marker(epoch), b"")
             except AlreadyExistsError:  # another driver finished the same commit
                 pass
-            discard(self._storage, [old for old in markers if old < marker])
+            discard(self._storage, [self._marker(old) for old in published if old < epoch])
         discard(self._storage, paths)
 
     def published_after(self, epoch: Epoch) -> Published:
-        newest = max((int(listed.path.rpartition("/")[2]) for listed in self._storage.list(self._folder)), default=0)
+        newest = max(self._published(), default=0)
         return Published(newest=Epoch(newest) if newest else None, epochs=0 if newest <= epoch else None)
 
     def fence(self, at: Epoch) -> None:
         try:
-            self._storage.create(f"{self._folder}/{at:020d}", b"")
+            self._storage.create(self._marker(at), b"")
         except AlreadyExistsError:
             pass
 
@@ -104,6 +106,14 @@ class WriteAheadCommitter:
 
     def close(self) -> None:
         pass
+
+    def _marker(self, epoch: int) -> str:
+        return f"{self._folder}/{epoch:020d}"
+
+    def _published(self) -> list[int]:
+        """The epochs that have a marker."""
+        names = (listed.path.rpartition("/")[2] for listed in self._storage.list(self._folder))
+        return sorted(int(name) for name in names if _MARKER.fullmatch(name))
 
     def _publish(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
         rows = chain.from_iterable(staged_rows(self._storage, committables, self._sink.decode))

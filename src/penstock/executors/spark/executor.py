@@ -8,33 +8,59 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from penstock.errors import EpochFailedError, ExecutorLostError
+from penstock.deadlines import Closing, ended_within
+from penstock.errors import EnvironmentProblemError, EpochFailedError, ExecutorLostError, PenstockError
 from penstock.executors.spark.bridge import Bridge
-from penstock.executors.spark.session import forget_session, is_cluster, make_session
+from penstock.executors.spark.engine import SparkEngine
+from penstock.executors.spark.session import forget_session, is_cluster, kill_session, make_session
+from penstock.executors.spark.watch import CANCEL_S, FIRST_S, START_S, JobWatch, Watched
 from penstock.executors.spark.worker import CloseFunctions, StageFunction, nothing
 from penstock.failpoints import fail_point
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.orders import EpochOrder, TaskReport, decode_reports, encode_order
 
+log = logging.getLogger("penstock")
+
 _BROADCAST_ABOVE = 64 * 1024
 
 
 class SparkExecutor:
-    """Runs epochs on a Spark session of its own, or on one it was given."""
+    """Runs epochs on a Spark session of its own, or on one it was given.
 
-    def __init__(self, name: str, master: str | None, config: dict[str, str], session: SparkSession | None = None) -> None:
+    Everything that Spark is waited for goes through `_on_spark`: there a `JobWatch` looks on, and what Spark raises becomes ours.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        master: str | None,
+        config: dict[str, str],
+        session: SparkSession | None = None,
+        *,
+        stall_s: float = 60.0,
+        close_s: float = 20.0,
+    ) -> None:
         self._name = name
         self._master = master
         self._config = config
         self._given = session
+        self._close_s = close_s
         self._own = False
         self._session: SparkSession | None = session
         self._job: CompiledJob | None = None
+        self._drops = False
+        self._engine = SparkEngine(own=session is None)
+        self._watch = JobWatch(self._engine, stall_s)
+        self._lost = ""
+        """How the session was lost that was there last."""
 
     # --- life --------------------------------------------------------------------------------------------------------------
 
@@ -42,17 +68,20 @@ class SparkExecutor:
         """The session, made when first needed."""
         if self._session is None:
             running = SparkSession.getActiveSession()
-            self._session = make_session(self._name, self._master, self._config)
+            with self._on_spark("Spark that starts", starting=True):
+                self._session = make_session(self._name, self._master, self._config)
             self._own = running is None
         return self._session
 
     def prepare(self, parallelism: int) -> None:
         """The session, and Python workers that have loaded what tasks need."""
         try:
-            bridge = Bridge(self.session().sparkContext, parallelism)
-            bridge.collect(bridge.stage(bridge.start, nothing, first=True))
-        except (Py4JError, ConnectionError, EOFError, RuntimeError) as error:
-            logging.getLogger("penstock").warning("the Spark session was lost while standing by: %s", error)
+            context = self.session().sparkContext
+            with self._on_spark("a job that warms workers up", context):
+                bridge = Bridge(context, parallelism)
+                bridge.collect(bridge.stage(bridge.start, nothing, first=True))
+        except EpochFailedError as error:
+            log.warning("the Spark session was lost while standing by: %s", error)
             if self._given is None:
                 forget_session()
                 self._session = None
@@ -68,28 +97,63 @@ class SparkExecutor:
         if self._given is not None:
             raise ExecutorLostError(
                 "the Spark session that was given to the environment is gone",
+                detail=self._lost,
                 hint="make a new session and start the job again; without spark= Penstock restarts its own",
+                nature="configuration",
             )
         forget_session()
         self._session = None
-        self._prepare()
+        try:
+            self._prepare()
+        except EnvironmentProblemError as error:  # what has worked before may work again: the cluster's master is away, say
+            what = f"Spark cannot be started anew: {error.what}"
+            raise ExecutorLostError(what, detail=error.detail, hint=error.hint) from error
 
     def close(self) -> None:
-        self._close_functions()
-        if self._own and self._session is not None:
-            try:
-                self._session.stop()
-            except Exception:
+        """Close the user's functions and stop the session, within a time that can be set."""
+        closing = Closing(self._close_s)
+        if not self._watch.refusal:
+            closing.end("the functions in Spark's workers", self._close_functions)
+        session, self._session = self._session, None
+        if session is not None and self._own:
+            if self._watch.refusal or closing.left_behind:
                 forget_session()
-        self._session = None
+            else:
+                closing.end("the Spark session", session.stop)
+                if closing.left_behind:
+                    kill_session()
+        elif session is not None and not closing.left_behind:
+            self._engine.leave()
+        self._watch.close()
+
+    def interrupt(self, because: str) -> None:
+        self._watch.interrupt(because)
+
+    def abandon(self) -> None:
+        """Stop at once, with all that runs."""
+        self._watch.close()
+        session, self._session = self._session, None
+        if self._own:
+            kill_session()
+        elif session is not None:
+            try:
+                ended_within(CANCEL_S, session.sparkContext.cancelAllJobs)
+            except Exception as error:
+                log.debug("cancelling jobs: %s", error)
+
+    def drop_state(self) -> bool:
+        self._drops = True
+        return self._own
 
     def _close_functions(self) -> None:
         if self._session is None or self._job is None:
             return
         try:
-            self._bridge.collect(self._bridge.stage(self._bridge.start, CloseFunctions(self._digest), first=True))
+            closing = CloseFunctions(self._digest, self._job.local_dir, self._job.job, self._drops)
+            with self._on_spark("the job that closes functions"):
+                self._bridge.collect(self._bridge.stage(self._bridge.start, closing, first=True))
         except Exception as error:
-            logging.getLogger("penstock").debug("closing functions: %s", error)
+            log.debug("closing functions: %s", error)
 
     def extras(self) -> dict[str, Any]:
         return {"spark": self.session}
@@ -99,11 +163,11 @@ class SparkExecutor:
         assert job is not None
         session = self.session()
         context = session.sparkContext
-        self._context = context
-        self._bridge = Bridge(context, job.parallelism)
-        large = len(self._job_bytes) > _BROADCAST_ABOVE
-        self._shipped: Any = self._bridge.broadcast(self._job_bytes) if large else self._job_bytes
-        self._anchor = self._make_anchor() if is_cluster(session) else None
+        with self._on_spark("the jobs that prepare the session", context):
+            self._bridge = Bridge(context, job.parallelism)
+            large = len(self._job_bytes) > _BROADCAST_ABOVE
+            self._shipped: Any = self._bridge.broadcast(self._job_bytes) if large else self._job_bytes
+            self._anchor = self._make_anchor() if is_cluster(session) else None
 
     def _make_anchor(self) -> Any:
         """An empty cached dataset with our partitioner: its partitions stay where they were first computed."""
@@ -112,18 +176,39 @@ class SparkExecutor:
         anchor.count()
         return anchor
 
+    # --- what Spark is waited for ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _on_spark(self, what: str, context: SparkContext | None = None, *, starting: bool = False) -> Iterator[None]:
+        """Whoever waits for Spark does so in here. `context`: a new one, from now on."""
+        if self._watch.refusal:
+            raise ExecutorLostError(self._watch.refusal)
+        if starting or context is not None:
+            self._engine.use(context)
+        self._engine.waiting()
+        watched = self._watch.begin(what, START_S if starting else 0.0 if self._engine.worked else FIRST_S)
+        try:
+            yield
+            self._engine.worked = self._engine.worked or not starting
+        except (PenstockError, Py4JError, ConnectionError, EOFError, RuntimeError) as error:
+            failure = _failure(error, watched)
+            if isinstance(failure, ExecutorLostError):
+                self._lost = failure.what
+            if failure is error:
+                raise
+            raise failure from error
+        finally:
+            self._watch.end(watched)
+
     # --- an epoch ----------------------------------------------------------------------------------------------------------
 
     def run(self, order: EpochOrder) -> list[TaskReport]:
         fail_point("epoch:submit")
-        try:
+        return self.open_state(order)
+
+    def open_state(self, order: EpochOrder) -> list[TaskReport]:
+        with self._on_spark("the job of an epoch"):
             return self._run(order)
-        except Py4JJavaError as error:
-            raise self._failure(error) from error
-        except (Py4JNetworkError, Py4JError, ConnectionError, EOFError) as error:
-            raise ExecutorLostError(f"the Spark session is gone: {type(error).__name__}: {error}") from error
-        except RuntimeError as error:
-            raise ExecutorLostError(f"the Spark session does not answer: {error}") from error
 
     def _run(self, order: EpochOrder) -> list[TaskReport]:
         job = self._job
@@ -149,13 +234,24 @@ class SparkExecutor:
         return found
 
     def keep_warm(self) -> None:
-        self._bridge.collect(self._bridge.stage(self._bridge.start, nothing, first=True))
+        with self._on_spark("a job that keeps workers warm"):
+            self._bridge.collect(self._bridge.stage(self._bridge.start, nothing, first=True))
 
-    def _failure(self, error: Py4JJavaError) -> EpochFailedError:
-        text = str(error.java_exception.toString()) if error.java_exception is not None else str(error)
-        if "SparkContext was shut down" in text or "stopped SparkContext" in text or "No active SparkContext" in text:
-            return ExecutorLostError("the Spark session was shut down", detail=text[:2000])
-        return EpochFailedError("a Spark job failed", detail=_interesting(text))
+
+def _failure(error: Exception, watched: Watched) -> PenstockError:
+    """What an error of Spark's is to us."""
+    if watched.because:
+        return ExecutorLostError(f"{watched.what} was given up: {watched.because}")
+    if isinstance(error, PenstockError):
+        return error
+    if isinstance(error, RuntimeError):
+        return ExecutorLostError(f"the Spark session does not answer: {error}")
+    if not isinstance(error, Py4JJavaError):
+        return ExecutorLostError(f"the Spark session is gone: {type(error).__name__}: {error}")
+    text = str(error.java_exception.toString()) if error.java_exception is not None else str(error)
+    if "SparkContext was shut down" in text or "stopped SparkContext" in text or "No active SparkContext" in text:
+        return ExecutorLostError("the Spark session was shut down", detail=text[:2000])
+    return EpochFailedError("a Spark job failed", detail=_interesting(text))
 
 
 def _interesting(text: str) -> str:

@@ -104,6 +104,11 @@ def ensure_java_home() -> JavaHome:
     return java
 
 
+def cache_folder() -> str:
+    """The user's cache, where what is made once for this machine is kept."""
+    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "penstock")
+
+
 def _candidates() -> Iterator[tuple[str, str]]:
     """Where to look, as (origin, home), best first."""
     if home := os.environ.get("JAVA_HOME"):
@@ -176,7 +181,7 @@ def _launcher_home(runtime: _Runtime) -> str:
     """The folder whose `bin/java` starts this runtime without the module; made once, by whoever comes first."""
     script = _LAUNCHER.format(module=_VECTOR_MODULE, java=shlex.quote(os.path.join(runtime.home, "bin", "java")))
     digest = hashlib.sha256(script.encode()).hexdigest()[:12]
-    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "penstock")
+    cache = cache_folder()
     final = os.path.join(cache, f"java-{runtime.version}-{digest}")
     if os.access(os.path.join(final, "bin", "java"), os.X_OK):
         return final

@@ -1,4 +1,4 @@
-"""A tiny job that looks at the workers from inside: for `penstock doctor`."""
+"""A tiny job that looks at the workers from inside: for `penstock doctor`, and for set-up, whose class archive it makes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.executors.spark.session import make_session
+from penstock.executors.spark.session import end_session, make_session
 
 NEEDED = ("penstock", "pyarrow", "lmdb", "msgspec", "cloudpickle")
 """What a worker must be able to import."""
@@ -23,7 +23,7 @@ class WorkerView:
 
 def look_at_workers(master: str | None) -> tuple[str, list[WorkerView]]:
     """Spark's version and what its workers look like."""
-    session = make_session("doctor", master, {})
+    session = make_session("doctor", master, {}, record=True)
     try:
         context = session.sparkContext
         tasks = max(2, context.defaultParallelism)
@@ -55,3 +55,7 @@ def probe(numbers):
             missing.append(f"{name} ({error})")
     yield socket.gethostname(), platform.python_version(), missing
 """
+
+if __name__ == "__main__":
+    look_at_workers("local[2]")
+    end_session()

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pyspark.core.context
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from penstock.errors import EnvironmentProblemError
+from penstock.deadlines import ended_within
+from penstock.executors.spark.class_archive import archive_options
 from penstock.executors.spark.java import ensure_java_home
+from penstock.executors.spark.loopback import loopback
+from penstock.executors.spark.master import default_master, is_local
+from penstock.executors.spark.starting import check_scripts, not_started
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -39,80 +48,156 @@ _JIT = (
 """Java's optimizing compiler waits ten times as long as it would. It takes the cores that the Python workers need, for minutes,
 to make code faster that only passes bytes on."""
 
+STOP_S, LEAVE_S = 10.0, 3.0
+"""A session has so long to stop, and its JVM to end by itself, before it is killed."""
+
+log = logging.getLogger("penstock")
+
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
-def make_session(name: str, master: str | None, config: Mapping[str, str]) -> SparkSession:
-    """A session; one that is running already is used as it is."""
+def make_session(name: str, master: str | None, config: Mapping[str, str], *, record: bool = False) -> SparkSession:
+    """A session; one that is running already is used as it is. `record`: its Java makes the class archive, if there is none."""
     active = SparkSession.getActiveSession()
     if active is not None and not active.sparkContext._jsc.sc().isStopped():
         return active
-    ensure_java_home()
+    spark_home = check_scripts()
+    java_home = ensure_java_home().path
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(f"penstock: {name}").master(master or default_master())
-    for key, value in {**SETTINGS, **_executor_environment(), **_java_options(config), **config}.items():
+    master = master or default_master()
+    builder = SparkSession.builder.appName(f"penstock: {name}").master(master)
+    java = _java_options(config, archive_options(java_home, spark_home, record=record))
+    closed = loopback(master, config, spark_home)
+    for key, value in {**SETTINGS, **_executor_environment(), **_daemon(master), **closed, **java, **config}.items():
         if not key.startswith("penstock."):  # ours: Spark would complain of it
             builder = builder.config(key, value)
     logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.getLogger().addFilter(_not_raised_anyway)  # once, however often
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-            session = builder.getOrCreate()
+            with _ctrl_c_stays():
+                session = builder.getOrCreate()
     except Exception as error:
-        raise EnvironmentProblemError(
-            f"Spark did not start: {type(error).__name__}: {error}",
-            hint="`penstock doctor` checks Java, Python and Spark and says what to fix",
-        ) from error
+        raise not_started(error, master) from error
     session.sparkContext.setLogLevel(config.get("penstock.spark.log", "ERROR"))
     return session
 
 
-def _java_options(config: Mapping[str, str]) -> dict[str, str]:
+def _not_raised_anyway(record: logging.LogRecord) -> bool:
+    """py4j logs, with its traceback and as the root of all loggers, that the JVM is gone; and raises it."""
+    return not (record.module == "java_gateway" and record.msg == "Exception while sending command.")
+
+
+@contextmanager
+def _ctrl_c_stays() -> Iterator[None]:
+    """A SparkContext that is made in the main thread takes Ctrl-C: it would cancel all jobs, by a call to the JVM in the middle
+    of another, and raise. Whoever had it before keeps it, without a moment in between."""
+    theirs: Any = pyspark.core.context
+    before = theirs.signal
+    theirs.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda number, handler: None)
+    try:
+        yield
+    finally:
+        theirs.signal = before
+
+
+def _java_options(config: Mapping[str, str], archive: str) -> dict[str, str]:
     """The driver's JVM compiles as we say, and logs so from its first line on, unless the user has a say in it."""
     if "SPARK_CONF_DIR" in os.environ:
         return {}
-    options = {"spark.driver.defaultJavaOptions": _JIT}  # what the user gives as extraJavaOptions comes after it, and wins
+    ours = f"{_JIT} {archive}".strip()
+    options = {"spark.driver.defaultJavaOptions": ours}  # what the user gives as extraJavaOptions comes after it, and wins
     name = "spark.driver.extraJavaOptions"
     if name not in config and _LOGGING.is_file():
         options[name] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     return options
 
 
-def default_master() -> str:
-    """All cores, and four attempts for each task: plain `local` never tries again."""
-    return os.environ.get("PENSTOCK_MASTER") or "local[*,4]"
+def _daemon(master: str) -> dict[str, str]:
+    """Workers here are forked from a process that has imported Penstock. On a cluster Penstock may come with the job."""
+    return {"spark.python.daemon.module": "penstock.executors.spark.daemon"} if is_local(master) else {}
 
 
 def is_cluster(session: SparkSession) -> bool:
-    master = session.sparkContext.master or ""
-    return not (master == "local" or master.startswith("local["))
+    return not is_local(session.sparkContext.master or "")
 
 
 def forget_session() -> None:
-    """Let go of a session whose JVM is gone, so that a new one can be made."""
+    """Let go of a session that is lost, so that a new one can be made. Its JVM may be gone, or hang: it is ended in any case."""
     context = SparkContext._active_spark_context
-    gateway = SparkContext._gateway
-    if context is not None:
+    java = getattr(context, "_jsc", None)
+    if java is not None and is_java_alive():
         try:
-            context.stop()
+            if ended_within(STOP_S, java.stop, "penstock-spark-stop"):
+                _leave_java()
+            else:
+                log.debug("the lost session did not stop in %g s", STOP_S)
         except Exception as error:
-            logging.getLogger("penstock").debug("stopping a lost session: %s", error)
+            log.debug("stopping a lost session: %s", error)
+    gateway = SparkContext._gateway
+    kill_session()
+    accumulators: Any = getattr(context, "_accumulatorServer", None)
+    if accumulators is not None:
+        accumulators.shutdown()
     if gateway is not None:
         try:
-            gateway.shutdown()
+            gateway.shutdown()  # closes our side: the other one is gone
         except Exception as error:
-            logging.getLogger("penstock").debug("closing a lost gateway: %s", error)
-        process = getattr(gateway, "proc", None)
-        if process is not None and process.poll() is None:
-            process.kill()
-            process.wait()
+            log.debug("closing a lost gateway: %s", error)
+
+
+def _leave_java() -> None:
+    """Have the JVM of a stopped session end by itself: it removes its temporary folders then."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.terminate()
+        process.wait(LEAVE_S)
+
+
+def is_java_alive() -> bool:
+    """Does the JVM run? One that was not started from here is taken to."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is None or process.poll() is None
+
+
+def kill_java() -> None:
+    """End the JVM, if it was started from here, and leave the session to whoever uses it. From any thread."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.kill()
+
+
+def end_session(timeout_s: float = 60.0) -> None:
+    """Have the JVM of a stopped session end by itself, with what it does then, and wait for it."""
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if gateway is not None and process is not None:
+        gateway.shutdown()
+        process.stdin.close()
+        process.wait(timeout_s)
+
+
+def kill_session() -> None:
+    """End the JVM of the running session, if it was started from here, whatever it does."""
+    accumulators: Any = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
+    if accumulators is not None:
+        accumulators.handle_error = _say_nothing  # of the connection that is lost with the JVM
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None and process.poll() is None:
+        process.kill()
+        process.wait()
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None
     SparkSession._instantiatedSession = None
     if hasattr(SparkSession, "_activeSession"):
         SparkSession._activeSession = None
+
+
+def _say_nothing(request: object, address: object) -> None:
+    pass
 
 
 def _executor_environment() -> dict[str, str]:

@@ -16,6 +16,7 @@ from penstock.runtime.job import CompiledJob, load_job
 from penstock.runtime.orders import EpochOrder, attempt_name, decode_order
 from penstock.runtime.services import FunctionPool
 from penstock.runtime.task import Task
+from penstock.state.cleaning import clean_beside, leave, leave_others
 
 _LOOK_EVERY = 100
 """Tasks."""
@@ -62,6 +63,8 @@ class StageFunction:
             _jobs.clear()
             data = self.job if isinstance(self.job, bytes) else self.job.value
             found = _jobs[self.digest] = (load_job(data), FunctionPool())
+            leave_others(found[0].local_dir, found[0].job)
+            clean_beside(found[0].local_dir, found[0].keep_local_ms / 1000, seldom=True)
         return found
 
     def _order(self) -> EpochOrder:
@@ -118,16 +121,21 @@ _set_aside = SetAside()
 
 
 class CloseFunctions:
-    """Closes the user's functions in the workers it reaches, when a job ends well. A worker that is killed closes nothing."""
+    """Closes the user's functions in the workers it reaches, when a job ends well; and, `for_good`, removes its stores there. A
+    worker that is killed closes nothing."""
 
-    def __init__(self, digest: str) -> None:
+    def __init__(self, digest: str, local_dir: str | None, job: str, for_good: bool) -> None:
         self.digest = digest
+        self.local_dir = local_dir
+        self.job = job
+        self.for_good = for_good
 
     def __call__(self, split: int, incoming: Iterable[Any]) -> Iterator[bytes]:
         _drain(incoming)
         found = _jobs.pop(self.digest, None)
         if found is not None:
             found[1].close()
+        leave(self.local_dir, self.job, for_good=self.for_good)
         return iter(())
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from penstock.connectors.files.source import FileSource
 from penstock.plan.nodes import Graph, Node
+from penstock.runtime.operators.map_batches import MapBatches
 from penstock.runtime.operators.source import SourceStep
-from penstock.runtime.operators.stateless import MapBatches
 from penstock.windows.columnar.partial import PartialStep
 
 

@@ -14,16 +14,20 @@ import numpy as np
 
 from penstock.contexts import OnTimerContext
 from penstock.errors import PlanError
+from penstock.functions import Call, life_cycle, method_call
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.operator import Definition, KeyFields, Operator, StateDeclaration
+from penstock.runtime.operators.returned import extender
 from penstock.runtime.operators.stateless import repeated
+from penstock.runtime.rolling import Rolling
 from penstock.runtime.services import TIMER_STATES, Services
-from penstock.state.descriptors import declared_states
-from penstock.state.handles import bind_states
+from penstock.state.descriptors import declared_states, state_calls
+from penstock.state.handles import bind_states, check_defaults
 from penstock.state.keyed import KeyedState, Slot
 from penstock.state.timers import TimerQueue
+from penstock.state.writes import Place
 
 ROWS_AT_A_TIME = 4096
 """So many rows become Python records, are processed and passed on together: they fit into the cache of a core."""
@@ -47,6 +51,7 @@ class KeyedProcess(Definition):
                 f"{self.body!r} is not a KeyedProcessFunction",
                 hint="give an instance of a class with process(self, value, ctx), and on_timer if it sets timers",
             )
+        check_defaults(declared_states(self.body))
         for name in declared_states(self.body):
             if name in ("process", "on_timer", "open", "close"):
                 raise PlanError(f"a state may not be called {name!r}", hint="choose another name for the state")
@@ -57,6 +62,16 @@ class KeyedProcess(Definition):
 
     def function(self) -> Any:
         return self.body
+
+    def calls(self) -> tuple[Call, ...]:
+        if isinstance(self.body, Rolling):
+            return *self.body._function_calls(), *state_calls(self.body)
+        return (
+            method_call(self.body, "process", "value", "ctx", several=True),
+            method_call(self.body, "on_timer", "timestamp", "ctx", optional=True, several=True),
+            *life_cycle(self.body),
+            *state_calls(self.body),
+        )
 
     def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
         keys: dict[str, Any] = {"key_type": self.key_type, "key_fields": self.key_fields}
@@ -76,7 +91,12 @@ class KeyedProcessOperator(Operator):
         self.errors = definition.errors
         self.keyed: KeyedState = services.keyed_state(step, definition.key_type, self.watermark)
         states = declared_states(definition.body)
-        handles = bind_states(self.keyed, states, lambda name: services.state_id(step, name), step)
+        handles = bind_states(
+            self.keyed,
+            states,
+            lambda name: services.state_id(step, name),
+            lambda name: Place(step=step, state=name, function=definition.function(), tolerant=self.errors != "fail"),
+        )
         for name, handle in handles.items():
             object.__setattr__(function, name, handle)
         self.ctx: OnTimerContext[Any] = OnTimerContext(self.keyed)
@@ -101,7 +121,7 @@ class KeyedProcessOperator(Operator):
         ctx.timestamp_ms = NO_TIMESTAMP
         keyed.times.record_time = None
         out: list[Any] = []
-        extend = out.extend
+        extend = extender(out, process, self.step, self.function, "process")
         record = None
         try:
             for slot, record in zip(rows, values, strict=True):
@@ -121,6 +141,7 @@ class KeyedProcessOperator(Operator):
         keyed, sole, ctx, process, times = self.keyed, self.keyed.sole, self.ctx, self.function.process, self.keyed.times
         stamps = batch.timestamps
         out: list[Any] = []
+        extend = extender(out, process, self.step, self.function, "process")
         ends: list[int] = []
         todo = zip(rows, batch.values(), [NO_TIMESTAMP] * len(batch) if stamps is None else stamps.tolist(), strict=True)
         record, time = None, NO_TIMESTAMP
@@ -139,7 +160,7 @@ class KeyedProcessOperator(Operator):
                     times.record_time = None if time == NO_TIMESTAMP else time
                     result = process(record, ctx)
                     if result is not None:
-                        out.extend(result)
+                        extend(result)
                     ends.append(len(out))
                 break
             except Exception as error:
@@ -188,11 +209,13 @@ class KeyedProcessOperator(Operator):
         on_timer: Callable[..., Any] = self.function.on_timer
         ctx.time_domain = domain
         out: list[Any] = []
+        extend = extender(out, on_timer, self.step, self.function, "on_timer")
         times: list[Milliseconds] = []
         for time, encoded in timers:
             if len(out) >= EMIT_ABOVE:
                 self._emit_fired(out, times, domain)
                 out, times = [], []
+                extend = extender(out, on_timer, self.step, self.function, "on_timer")
             ctx.key = keyed.enter_one(encoded).key
             if domain == "event":
                 ctx.timestamp_ms = time
@@ -206,7 +229,7 @@ class KeyedProcessOperator(Operator):
             try:
                 result = on_timer(time, ctx)
                 if result is not None:
-                    out.extend(result)
+                    extend(result)
             except Exception as error:
                 if self.errors == "fail":
                     raise self._error(error, f"the {domain}-time timer at {time}", "on_timer, ") from error

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 import numpy as np
 
-from penstock.errors import PenstockError, UserCodeError
-from penstock.functions import function_location
+from penstock.errors import CorruptFileError, PenstockError, ReturnedValueError, StateError, UserCodeError
+from penstock.functions import Call, function_location
 from penstock.ids import Milliseconds, StepId
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.state.descriptors import State
 from penstock.timing.valve import Valve
+from penstock.tracebacks import innermost
 
 if TYPE_CHECKING:
     from penstock.runtime.frames import Payload
@@ -94,6 +95,7 @@ class Operator:
         self.errors: ErrorPolicy = "fail"
         self.records_in = 0
         self.skipped = 0
+        self.dead_letters = 0
 
     def on_batch(self, batch: Payload) -> None:
         raise NotImplementedError
@@ -130,8 +132,12 @@ class Operator:
 
     def set_aside(self, error: Exception, function: Any, record: Any, time: Milliseconds) -> None:
         """A record that a step skips, or sends to its dead letters."""
-        self.skipped += 1
-        if self.errors == "dead_letter":
+        if isinstance(error, ReturnedValueError):  # the function is wrong, not the record
+            raise error
+        if self.errors != "dead_letter":
+            self.skipped += 1
+        else:
+            self.dead_letters += 1
             letter = DeadLetter(
                 step=self.step,
                 function=function_location(function),
@@ -143,9 +149,14 @@ class Operator:
 
     def user_error(self, error: Exception, function: Any, record: Any, *, doing: str = "") -> PenstockError:
         """The error to raise for what a user's function raised."""
-        if isinstance(error, PenstockError) and not isinstance(error, UserCodeError):
-            return error
         place = innermost(error)
+        if isinstance(error, StateError) and not isinstance(error, CorruptFileError):
+            where = "" if f"step {self.step!r}" in error.what else f"step {self.step!r}: "
+            raised = f"raised at: {place}\n" if place else ""
+            detail = f"{error.detail}\n{raised}record: {record!r:.500}".lstrip("\n")
+            return type(error)(where + error.what, detail=detail, hint=error.hint)
+        if isinstance(error, ReturnedValueError) or (isinstance(error, PenstockError) and not isinstance(error, UserCodeError)):
+            return error
         return UserCodeError(
             f"step {self.step!r}: {type(error).__name__}: {error}" + (f" ({doing})" if doing else ""),
             detail=f"function: {function_location(function)}\n"
@@ -212,17 +223,9 @@ class Definition:
         """The user's function, for explain and errors."""
         return None
 
-
-def innermost(error: BaseException) -> str:
-    """file:line of the innermost frame of the user's own code, if there is one below ours."""
-    place = ""
-    trace = error.__traceback__
-    while trace is not None:
-        filename = trace.tb_frame.f_code.co_filename
-        if "/penstock/" not in filename or "/penstock/testing/" in filename:
-            place = f"{filename}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return place
+    def calls(self) -> tuple[Call, ...]:
+        """How the user's functions will be called: checked when the step is built."""
+        return ()
 
 
 def method_of(function: Any, name: str) -> Callable[..., Any]:

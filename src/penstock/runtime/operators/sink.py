@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.connectors.protocol import Sink, SinkWriter, WriterContext
 from penstock.errors import PenstockError, SinkError
+from penstock.functions import Call, CallsFunctions
 from penstock.ids import StepId
 from penstock.records import Batch
 from penstock.runtime.operators.operator import Definition, Operator
@@ -22,6 +23,9 @@ class SinkStep(Definition):
     @property
     def kind(self) -> str:
         return f"sink {self.sink.describe()}"
+
+    def calls(self) -> tuple[Call, ...]:
+        return self.sink._function_calls() if isinstance(self.sink, CallsFunctions) else ()
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return SinkOperator(step, services, self.sink, services.writer_context(step))

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from penstock.connectors.protocol import Reader, Source, Split
+from penstock.connectors.protocol import CountsSkipped, Reader, Source, Split
 from penstock.errors import PenstockError, SourceError, UserCodeError
-from penstock.functions import function_location
+from penstock.functions import Call, CallsFunctions, function_location
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.records import Batch
 from penstock.runtime.operators.operator import Definition, Operator
 from penstock.runtime.orders import SourceOrder
 from penstock.runtime.services import Services
-from penstock.timing.watermarks import RECORD_NOTE, PartitionClock, Watermarks
+from penstock.timing.timestamps import HINT_NOTE, RECORD_NOTE, unit_warning
+from penstock.timing.watermarks import PartitionClock, Watermarks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,10 @@ class SourceStep(Definition):
     def function(self) -> Any:
         timestamp = None if self.watermarks is None else self.watermarks.timestamp
         return timestamp if callable(timestamp) else None
+
+    def calls(self) -> tuple[Call, ...]:
+        own = self.source._function_calls() if isinstance(self.source, CallsFunctions) else ()
+        return *own, *(() if self.watermarks is None else self.watermarks._function_calls())
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return SourceOperator(step, services, self.source, self.watermarks)
@@ -54,6 +59,8 @@ class SourceOperator(Operator):
         if watermarks is not None:
             self.clocks = {partition: watermarks.clock(self._order.clocks.get(partition)) for partition in self._splits}
         self._reader: Reader | None = None
+        self._new = {partition for partition in self.clocks if self._order.clocks.get(partition) is None}
+        """Source partitions of which no time is known yet."""
 
     def begin(self) -> None:
         """Tell what time it is before the first record."""
@@ -81,6 +88,8 @@ class SourceOperator(Operator):
                 else:
                     self._push(partition, batch)
         finally:
+            if isinstance(self._reader, CountsSkipped):
+                self.skipped += self._reader.skipped
             self._reader.close()
 
     def end(self) -> None:
@@ -115,6 +124,9 @@ class SourceOperator(Operator):
             return
         try:
             batch = watermarks.assign(batch, self.services.processing_time)
+            if partition in self._new:
+                self._look(batch, watermarks)
+                self._new.discard(partition)
             cuts = self.clocks[partition].advance(batch)
         except Exception as error:
             raise self._no_time(error, watermarks) from error
@@ -128,14 +140,22 @@ class SourceOperator(Operator):
             start = end
         self.clocks[partition].watermark = final
 
+    def _look(self, batch: Batch, watermarks: Watermarks[Any]) -> None:
+        """Are the first timestamps in the unit that was said?"""
+        if watermarks.timestamp is not None:
+            self.services.warn(self.step, unit_warning(self.step, batch, watermarks.timestamp, watermarks.unit))
+
     def _no_time(self, error: Exception, watermarks: Watermarks[Any]) -> UserCodeError:
-        given = watermarks.generator or watermarks.timestamp
+        given = watermarks._punctuation or watermarks.generator or watermarks.timestamp
         notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(RECORD_NOTE)]
+        hints = [note.removeprefix(HINT_NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(HINT_NOTE)]
         where = function_location(given) if callable(given) else f"the field {given!r}"
         return UserCodeError(
             f"step {self.step!r}: {type(error).__name__}: {error} (assigning timestamps)",
             detail="\n".join((f"timestamp: {where}", *notes)),
-            hint="timestamp= of the watermarks is a field or a function that gives milliseconds, a datetime, a date, or None",
+            hint=hints[0]
+            if hints
+            else "timestamp= is a field or a function that gives an integer in unit=, a datetime, a date, or None",
         )
 
     def _announce(self) -> None:

@@ -1,4 +1,4 @@
-"""Steps without state: map, flat_map, filter, map_batches, process.
+"""Steps without state that see record by record: map, flat_map, filter, process.
 
 The loops below use `list.extend` over an iterator: it runs in C, and after an exception the length of the list tells which record
 the function raised on.
@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import compress
+from types import GeneratorType
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.contexts import ProcessContext
+from penstock.functions import Call, CallsFunctions, call_of, life_cycle
 from penstock.ids import StepId
-from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns, Records, RowType, Timestamps, as_batch
-from penstock.runtime.fields import to_arrow
+from penstock.records import NO_TIMESTAMP, Batch, Columns, Records, Timestamps
 from penstock.runtime.operators.operator import Definition, ErrorPolicy, Operator, method_of
+from penstock.runtime.operators.returned import as_records, extender
 from penstock.runtime.services import Services
 
 StatelessKind = Literal["map", "flat_map", "filter", "process"]
@@ -37,6 +38,12 @@ class Stateless(Definition):
 
     def function(self) -> Any:
         return self.body
+
+    def calls(self) -> tuple[Call, ...]:
+        arguments = ("value", "ctx") if self.what == "process" else ("value",)
+        several = self.what in ("flat_map", "process")
+        inner = self.body._function_calls() if isinstance(self.body, CallsFunctions) else ()
+        return call_of(self.body, self.what, *arguments, several=several), *life_cycle(self.body), *inner
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         function = services.opened(step, self.body)
@@ -124,7 +131,7 @@ class FlatMapOperator(PerRecord):
 
     def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
         self.records_in += len(batch)
-        call = self.call
+        call, function = self.call, self.function
         out: list[Any] = []
         ends: list[int] = []
         rows = enumerate(batch.values())
@@ -132,7 +139,11 @@ class FlatMapOperator(PerRecord):
         while True:
             try:
                 for row, record in rows:  # noqa: B007 - both are needed after an error
-                    out.extend(call(record) or ())
+                    result = call(record)
+                    if type(result) is list or type(result) is GeneratorType:
+                        out.extend(result)
+                    elif result is not None:
+                        out.extend(as_records(result, self.step, function, "flat_map"))
                     ends.append(len(out))
                 break
             except Exception as error:
@@ -153,6 +164,7 @@ class ProcessOperator(PerRecord):
         values = batch.values()
         times = [NO_TIMESTAMP] * len(values) if batch.timestamps is None else batch.timestamps.tolist()
         out: list[Any] = []
+        extend = extender(out, call, self.step, self.function, "process")
         ends: list[int] = []
         rows = zip(values, times, strict=True)
         record, time = None, NO_TIMESTAMP
@@ -165,7 +177,7 @@ class ProcessOperator(PerRecord):
                         mark = ctx.side_mark()
                     result = call(record, ctx)
                     if result is not None:
-                        out.extend(result)
+                        extend(result)
                     ends.append(len(out))
                 break
             except Exception as error:
@@ -184,49 +196,3 @@ def repeated(times: Timestamps | None, ends: list[int]) -> Timestamps | None:
     counts = np.asarray(ends, dtype=np.int64)
     counts[1:] -= counts[:-1].copy()
     return np.repeat(times, counts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MapBatches(Definition):
-    """A user's function from an Arrow batch (or pandas frame) to another, or to a list of records."""
-
-    body: Any
-    as_pandas: bool = False
-    row: RowType = DICT_ROW
-    columns: tuple[str, ...] | None = None
-
-    @property
-    def kind(self) -> str:
-        return "map_batches"
-
-    def function(self) -> Any:
-        return self.body
-
-    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
-        return MapBatchesOperator(step, services, services.opened(step, self.body), self)
-
-
-class MapBatchesOperator(Operator):
-    def __init__(self, step: StepId, services: Services, function: Any, definition: MapBatches) -> None:
-        super().__init__(step, services)
-        self._function = function
-        self._call = method_of(function, "map_batch")
-        self._definition = definition
-
-    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
-        self.records_in += len(batch)
-        data = batch.data if isinstance(batch, Columns) else to_arrow(batch.values(), self.step)
-        try:
-            result = self._call(data.to_pandas() if self._definition.as_pandas else data)
-        except Exception as error:
-            raise self.user_error(error, self._function, f"a batch of {len(batch)} rows: {data.schema}") from error
-        if result is None:
-            return
-        if hasattr(result, "columns") and hasattr(result, "iloc"):
-            result = pa.RecordBatch.from_pandas(result, preserve_index=False)
-        for out in as_batch(result, self._definition.row):
-            times = batch.timestamps
-            if times is not None and len(out) != len(batch):
-                # Rows cannot be traced to the rows they came from: none of them may be late.
-                times = np.full(len(out), times.max(), dtype=np.int64)
-            self.outputs.emit(out.with_timestamps(times))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from penstock import paths
+from penstock.epochs import fencing
 from penstock.epochs.fencing import JobInfo
 from penstock.epochs.pins import kept_epochs
 from penstock.epochs.renames import as_called_now, by_new_name, former_names
@@ -84,14 +84,12 @@ def parse_target(text: str) -> tuple[str, Wanted | None]:
 def read_job(storage: Storage) -> JobInfo:
     """What the job is."""
     try:
-        return msgspec.json.decode(storage.read(paths.JOB), type=JobInfo)
+        return fencing.read_job(storage)
     except NotFoundError as error:
         raise ConfigError(
             f"{storage.uri} holds no job",
             hint="give the storage that the job was run with; `penstock jobs ROOT` lists those below a folder",
         ) from error
-    except msgspec.MsgspecError as error:
-        raise CorruptFileError(f"{storage.uri}/{paths.JOB} cannot be read", detail=str(error)) from error
 
 
 def inputs_of(manifest: Manifest) -> tuple[EpochInput, ...]:

@@ -18,7 +18,7 @@ from penstock.errors import ConfigError, StorageError
 from penstock.ids import Epoch, Milliseconds, StepId
 from penstock.plan.explain import user_function
 from penstock.plan.nodes import Graph
-from penstock.programs import Planned, Program, find_program, within
+from penstock.programs import Planned, find_program, within
 from penstock.snapshots.replaying.choice import NEXT, Choice, Wanted, choose, parse_target, read_job
 from penstock.snapshots.replaying.debugger import Debugger
 from penstock.snapshots.replaying.entries import StateForms
@@ -37,6 +37,7 @@ from penstock.snapshots.replaying.tape import Tape
 from penstock.snapshots.replaying.trace import StepTrace, key_filter
 from penstock.snapshots.replaying.tracing import Traced, key_type_of
 from penstock.snapshots.replaying.verifying import verify
+from penstock.snapshots.replaying.whose_program import choose_program
 from penstock.snapshots.shadow import ShadowStorage
 from penstock.state.keys import key_codec
 from penstock.storage import Storage, open_storage
@@ -54,6 +55,7 @@ class Options:
     limit: int | None = LIMIT
     records: int | None = None
     record: str | None = None
+    trust: bool = False
     debugger: Debugger | None = None
     now_ms: Callable[[], Milliseconds] = lambda: round(time.time() * 1000)
 
@@ -70,6 +72,7 @@ def replay(
     env: Planned | None = None,
     records: int | None = None,
     record: str | None = None,
+    trust: bool = False,
     debugger: Debugger | None = None,
 ) -> Replay:
     """Run a kept epoch of a job again, from the snapshot before it and the same input, without touching the job.
@@ -77,7 +80,9 @@ def replay(
     `job` is its storage, and `epoch` a number, "latest", or "next": what the job would do next, for a job that fails there.
     `job` may also be `JOB@EPOCH`.
 
-    The program is the one that wrote the epoch, as recorded; or `app`, a file, with `arguments`; or `env`, a `StreamEnvironment`.
+    The program is `env`, a `StreamEnvironment`; or `app`, a file, with `arguments`; or the one that wrote the epoch, if a file
+    below the current folder has the content that was recorded. `trust`: the storage may name program and arguments, and state
+    that is kept by pickle is loaded. Both run code of whoever can write there.
     `step` and `key` choose what is looked at; `limit` how many events of a step are kept (None: all). `record` names a file that
     keeps the step's part as a test case, for `penstock.testing.replay_recorded`. `records`: how much the next epoch is to read,
     at most.
@@ -96,6 +101,7 @@ def replay(
         limit=limit,
         records=records,
         record=None if record is None else os.path.abspath(record),
+        trust=trust,
         debugger=debugger,
     )
     storage = open_storage(target)
@@ -106,18 +112,18 @@ def replay(
         notes = _hold(storage, choice, held)
         if env is not None:
             return _replay(env, storage, info, choice, options, notes)
-        path, module, said = _program(program, app)
+        started = choose_program(program, storage, app=app, arguments=arguments, trust=trust, target=f"{target}@{wanted}")
 
         def found(planned: Planned) -> Replay:
-            return _replay(planned, storage, info, choice, options, [*said, *notes])
+            return _replay(planned, storage, info, choice, options, [*started.notes, *notes])
 
         return within(
             found,
-            path,
-            arguments if arguments is not None else list(program.arguments) if program is not None else [],
-            module=module,
-            folder=program.folder if program is not None else None,
-            settings=program.settings if program is not None else None,
+            started.path,
+            started.arguments,
+            module=started.module,
+            folder=started.folder,
+            settings=started.settings,
         )
 
 
@@ -132,27 +138,6 @@ def _hold(storage: Storage, choice: Choice, held: ExitStack) -> list[str]:
         except StorageError as error:
             return [f"the epoch could not be pinned, and a running job may retire it meanwhile: {error.what}"]
     return []
-
-
-def _program(program: Program | None, app: str | None) -> tuple[str, str | None, list[str]]:
-    """The program's file, its module if it was run as one, and what is to be said about it."""
-    if app is not None:
-        if program is None or not program.files:
-            return app, None, [f"replayed with {app}; which program wrote the epoch was not recorded"]
-        changed = program.changed(app)
-        return app, None, [f"replayed with today's program: {', '.join(changed)} changed since"] if changed else []
-    if program is None or program.path is None:
-        raise ConfigError(
-            "the program that wrote this epoch was not recorded" if program is None else "the job was not started from a file",
-            hint="name the program: --app APP.py, or in Python replay(..., env=env)",
-        )
-    if program.module is None and not os.path.isfile(program.path):
-        raise ConfigError(
-            f"the program that wrote this epoch is not there any more: {program.path}",
-            hint="name it where it is now: --app APP.py",
-        )
-    changed = program.changed()
-    return program.path, program.module, [f"replayed with today's program: {', '.join(changed)} changed since"] if changed else []
 
 
 def _replay(planned: Planned, storage: Storage, info: JobInfo, choice: Choice, options: Options, notes: list[str]) -> Replay:
@@ -173,10 +158,10 @@ def _replay(planned: Planned, storage: Storage, info: JobInfo, choice: Choice, o
         inputs = choice.inputs
         if choice.wanted == NEXT:
             local, now = os.path.join(folder, "local"), options.now_ms()
-            following = plan_next(planned, info, choice.parent, shadow, local, now, options.records)
+            following = plan_next(planned, info, choice.parent, shadow, local, now, options.records, trust=options.trust)
             inputs = (following.input,)
             choice = Choice(wanted=NEXT, parent=choice.parent, inputs=inputs)
-        compiled = compile_program(planned.graph, info, choice.parent, shadow, os.path.join(folder, "local"))
+        compiled = compile_program(planned.graph, info, choice.parent, shadow, os.path.join(folder, "local"), trust=options.trust)
         if compiled.dropped:
             notes = [*notes, f"the program no longer claims the state {', '.join(compiled.dropped)}"]
         if compiled.migrated:
@@ -273,7 +258,8 @@ def _result(
         tape = traces[StepId(options.step)].tape
         assert tape is not None
         about = {"job": info.name, "step": options.step, "program": choice.program, "main": _main_module()}
-        tape.write(options.record, {**about, "max_parallelism": choice.parent.state.max_parallelism})
+        grouped = choice.parent.state
+        tape.write(options.record, {**about, "max_parallelism": grouped.max_parallelism, "key_hash": grouped.key_hash})
         replayed.recorded = options.record
     return replayed
 
@@ -292,7 +278,8 @@ def _count(traces: dict[StepId, StepTrace], ran: Ran, choice: Choice) -> None:
     ]
     for step, metrics in metrics_of(shown).items():
         result = traces[StepId(step)].result
-        result.records_in, result.records_out, result.skipped = metrics.records_in, metrics.records_out, metrics.skipped
+        result.records_in, result.records_out = metrics.records_in, metrics.records_out
+        result.skipped = metrics.skipped + metrics.dead_letters
         result.counters = dict(metrics.counters)
     for trace in traces.values():
         trace.result.keys = len(trace.keys)

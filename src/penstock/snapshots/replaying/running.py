@@ -14,6 +14,7 @@ from penstock.epochs.admission import Admission
 from penstock.epochs.ends import open_sources
 from penstock.epochs.fencing import JobInfo
 from penstock.epochs.inputs import SourcePlan
+from penstock.epochs.judging import check_trusted
 from penstock.epochs.layout import claim_states, lay_out
 from penstock.epochs.migration import Times, migrate_states
 from penstock.epochs.renames import known_as
@@ -57,14 +58,15 @@ class Compiled:
     migrated: list[str]
 
 
-def compile_program(graph: Graph, info: JobInfo, parent: Manifest, storage: Storage, folder: str) -> Compiled:
+def compile_program(graph: Graph, info: JobInfo, parent: Manifest, storage: Storage, folder: str, *, trust: bool) -> Compiled:
     """Today's program on yesterday's state. Partitions are as they were, so that everything comes in the same order."""
     graph = rewrite(graph)
     before = parent.state
     claims = claim_states(graph, before, allow_dropped=True)
+    check_trusted(graph, before, claims.ids, trust=trust, source=f"{storage.uri}@{parent.epoch}")
     ids = claims.ids
-    plan = cut(graph, ids, before.parallelism, before.max_parallelism)
-    layout = lay_out(plan, claims.infos, before, before.parallelism, before.max_parallelism, TERM)
+    plan = cut(graph, ids, before.parallelism, before.key_groups)
+    layout = lay_out(plan, claims.infos, before, before.parallelism, before.key_groups, TERM)
     times = Times(processing_time=parent.processing_time, watermarks=parent.watermarks)
     layout = migrate_states(storage, layout, claims, times, job=info.job, term=TERM, epoch=parent.epoch)
     job = CompiledJob(
@@ -74,6 +76,7 @@ def compile_program(graph: Graph, info: JobInfo, parent: Manifest, storage: Stor
         stages=plan.stages,
         parallelism=before.parallelism,
         max_parallelism=before.max_parallelism,
+        key_hash=before.key_hash,
         state_ids=ids,
         known_as=known_as(graph, before),
         fingerprint=f"{layout.fingerprint}-replay",
@@ -214,6 +217,8 @@ def plan_next(
     folder: str,
     now_ms: Milliseconds,
     records: int | None,
+    *,
+    trust: bool,
 ) -> NextEpoch:
     """The next epoch as the loop would plan it when the job starts again. Enumerators are asked; nothing is committed."""
     state = head.state
@@ -226,7 +231,7 @@ def plan_next(
         first=records or config.first_records_per_epoch,
     )
     now = processing_time(now_ms, head)
-    job = compile_program(planned.graph, info, head, storage, folder).job
+    job = compile_program(planned.graph, info, head, storage, folder, trust=trust).job
     sources = open_sources(rewrite(planned.graph), config, storage, job, InlineExecutor())
     limits = admission.limits(sum(not head.sources.get(source.step, SourceState()).ended for source in sources))
     plans: dict[str, SourcePlan] = {}

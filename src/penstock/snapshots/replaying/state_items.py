@@ -10,7 +10,7 @@ from penstock.errors import StateError
 from penstock.snapshots.plain_values import from_plain, to_plain
 from penstock.snapshots.replaying.entries import CHUNK_NUMBER, StateForm, StateForms, elements_of, window_of
 from penstock.snapshots.replaying.result import NO_KEY, Window
-from penstock.state.key_groups import group_of
+from penstock.state.key_groups import KeyGroups
 from penstock.state.layout import timer_key, value_prefix
 from penstock.windows.window import TimeWindow, encode_window
 
@@ -93,7 +93,7 @@ def items_of(forms: StateForms, entries: Iterable[tuple[bytes, bytes]]) -> list[
     return found
 
 
-def entries_of(forms: StateForms, items: Iterable[StateItem], max_parallelism: int) -> list[tuple[bytes, bytes]]:
+def entries_of(forms: StateForms, items: Iterable[StateItem], key_groups: KeyGroups) -> list[tuple[bytes, bytes]]:
     """The inverse of `items_of`, sorted."""
     by_name = {form.name: (number, form) for number, form in forms.items()}
     found: dict[bytes, bytes] = {}
@@ -105,13 +105,13 @@ def entries_of(forms: StateForms, items: Iterable[StateItem], max_parallelism: i
                 hint="was it renamed? Change its name in the file too",
             )
         number, form = by_name[item.state]
-        found.update([_entry(number, form, item, max_parallelism)])
+        found.update([_entry(number, form, item, key_groups)])
     return sorted(found.items())
 
 
-def _entry(number: int, form: StateForm, item: StateItem, max_parallelism: int) -> tuple[bytes, bytes]:
+def _entry(number: int, form: StateForm, item: StateItem, key_groups: KeyGroups) -> tuple[bytes, bytes]:
     key = form.keys.encode(item.key)
-    group = group_of(key, max_parallelism)
+    group = key_groups.of(key)
     if item.window is not None:
         key += encode_window(TimeWindow(*item.window))
     if form.kind == "timers":

@@ -15,6 +15,7 @@ from penstock.errors import ConfigError
 from penstock.ids import MIN_WATERMARK, Milliseconds
 from penstock.records import NO_TIMESTAMP, Batch
 from penstock.runtime.frames import Keyed
+from penstock.runtime.operators.map_batches import MapBatches
 from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Definition, Operator
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
@@ -24,7 +25,6 @@ from penstock.snapshots.replaying.entries import Entry, StateForms
 from penstock.snapshots.replaying.result import Emitted, Event
 from penstock.snapshots.replaying.state_items import items_of
 from penstock.snapshots.replaying.trace import KeyFilter, outputs_of
-from penstock.state.key_groups import group_of
 from penstock.state.keys import KeyCodec
 from penstock.state.layout import value_prefix
 
@@ -118,18 +118,18 @@ class Tape:
         if part.closed:
             return
         part.closed = True
-        limit = services.job.max_parallelism
+        group_of = services.job.key_groups.of
         for number, form in self._forms.items():
             if form.chunked:
                 continue
             if form.kind == "timers":
-                for group in {group_of(key, limit) for key in part.touched}:
+                for group in {group_of(key) for key in part.touched}:
                     for store_key, data in services.committed.scan(value_prefix(group, number)):
                         if form.place(store_key).key in part.touched:
                             part.before[store_key] = data
                 continue
             for key in part.touched:
-                part.before.update(services.committed.scan(value_prefix(group_of(key, limit), number) + key))
+                part.before.update(services.committed.scan(value_prefix(group_of(key), number) + key))
 
     # --- afterwards ------------------------------------------------------------------------------------------------------------
 
@@ -146,6 +146,7 @@ class Tape:
             **about,
             "kind": self._definition.kind,
             "errors": self._definition.errors,
+            **_options(self._definition),
             "parts": parts,
         }
         why = why_not_run(self._definition)
@@ -182,6 +183,23 @@ def _output(emitted: Emitted) -> dict[str, Any]:
         value = {"error": value.error, "record": value.record}
     data = {"value": to_plain(value), "time": emitted.timestamp_ms}
     return data if emitted.tag is None else {**data, "tag": emitted.tag}
+
+
+def _options(definition: Definition) -> dict[str, Any]:
+    """How the function is called, where that is not always the same."""
+    if not isinstance(definition, MapBatches):
+        return {}
+    cls = definition.row.cls
+    return {
+        "batches": {
+            "format": "pandas" if definition.as_pandas else "arrow",
+            "schema": None if cls is None else f"{cls.__module__}:{cls.__qualname__}",
+            "columns": definition.columns,
+            "timestamp": definition.timestamp,
+            "unit": definition.unit,
+            "aligned": definition.aligned,
+        }
+    }
 
 
 def why_not_run(definition: Definition) -> str | None:

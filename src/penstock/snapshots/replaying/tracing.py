@@ -17,9 +17,11 @@ from penstock.ids import Milliseconds, StepId
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.keyed import KeyedProcessOperator
+from penstock.runtime.operators.map_batches import MapBatchesOperator
 from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
+from penstock.runtime.operators.returned import as_records
 from penstock.runtime.operators.source import SourceOperator
-from penstock.runtime.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, PerRecord, ProcessOperator
+from penstock.runtime.operators.stateless import FilterOperator, FlatMapOperator, PerRecord, ProcessOperator
 from penstock.runtime.services import Services
 from penstock.snapshots.replaying.calls import NotedTimers, call_watched, original_method, replace_method, sides_since, yielding
 from penstock.snapshots.replaying.peeking import duplicate, peek
@@ -28,7 +30,7 @@ from penstock.snapshots.replaying.trace import StepTrace, TappedOutputs, TracedP
 from penstock.snapshots.replaying.window_calls import watch_windows, watch_windows_at_a_time
 from penstock.state.keys import key_codec
 from penstock.windows.aligned import AlignedOperator
-from penstock.windows.columnar.measures import measure_of
+from penstock.windows.columnar.measuring import measure_of
 from penstock.windows.columnar.merge import MergeStep
 from penstock.windows.declared import Declared
 from penstock.windows.operator import WindowOperator
@@ -147,7 +149,7 @@ def _watch_input(operator: Any, services: Services, definition: Definition, trac
 
 def _named(rows: Columns, definition: MergeStep) -> Columns:
     """What a partial aggregation sends, with names: times, and the parts of each aggregate."""
-    parts = [(one.describe().rpartition(" = ")[2], measure_of(one).width) for one in definition.shared]
+    parts = [(one.describe().rpartition(" = ")[2], measure_of(one).sent) for one in definition.shared]
     names = [name if width == 1 else f"{name} {part}" for name, width in parts for part in range(1, width + 1)]
     times = ("start", "end")[-(len(rows.data.columns) - len(names)) :]
     return Columns(pa.RecordBatch.from_arrays(rows.data.columns, names=[*times, *names]), DICT_ROW)
@@ -214,7 +216,7 @@ def _watch_keyed(operator: KeyedProcessOperator, services: Services, definition:
             result = call_watched(trace, stop, call, event, what, ctx)
             if event is None or not kept:
                 return yielding(result, failed)
-            outputs = None if result is None else list(result)
+            outputs = None if result is None else list(as_records(result, operator.step, function, "process"))
         except Exception as error:
             failed(error)
             raise
@@ -267,7 +269,7 @@ def _watch_stateless(operator: PerRecord, services: Services, trace: StepTrace) 
             if event is None or not kept:
                 return yielding(result, failed) if several else result
             if several:
-                result = None if result is None else list(result)
+                result = None if result is None else list(as_records(result, operator.step, operator.function, operator.method))
         except Exception as error:
             failed(error)
             raise

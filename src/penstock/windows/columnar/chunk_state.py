@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
+from penstock.state.key_groups import KeyGroups
 from penstock.state.keyed import Committed
 from penstock.state.layout import split_timer_key, timer_key
 from penstock.windows.columnar.chunks import Chunk, KeyIndex, by_group, dump_chunk, load_chunk
@@ -40,7 +41,7 @@ class ChunkState:
         state_id: int,
         groups: range,
         next_due: Milliseconds | None,
-        max_parallelism: int,
+        key_groups: KeyGroups,
         index: KeyIndex,
         merge: Callable[[Sequence[Chunk]], Chunk],
         what: str,
@@ -50,7 +51,7 @@ class ChunkState:
         self._committed = committed
         self._state_id = state_id
         self._groups = groups
-        self._max_parallelism = max_parallelism
+        self._key_groups = key_groups
         self._index = index
         self._merge = merge
         self._what = what
@@ -133,7 +134,7 @@ class ChunkState:
         """Every changed entry, in order."""
         out: dict[bytes, bytes | None] = dict.fromkeys(self._removed)
         for end, chunks in self._new.items():
-            for group, rows in by_group(self._merge(chunks), self._index, self._max_parallelism).items():
+            for group, rows in by_group(self._merge(chunks), self._index, self._key_groups).items():
                 self._put(group, end, rows, out)
         return sorted(out.items())
 

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from penstock.errors import CorruptFileError, StateError
-from penstock.state.key_groups import group_of
+from penstock.state.key_groups import KeyGroups
 from penstock.state.keys import KeyCodec
 from penstock.windows.columnar.measures import Measure, Vectors
 from penstock.windows.columnar.vectors import Rows, dump_vector, load_vector
@@ -101,11 +101,10 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
     return Chunk(np.concatenate([chunk.keys for chunk in chunks]), vectors)
 
 
-def by_group(chunk: Chunk, index: KeyIndex, max_parallelism: int) -> dict[int, Chunk]:
+def by_group(chunk: Chunk, index: KeyIndex, key_groups: KeyGroups) -> dict[int, Chunk]:
     """The chunk, cut by key group."""
     encoded = index.encoded
-    keys = chunk.keys.tolist()
-    groups = np.fromiter((group_of(encoded[key], max_parallelism) for key in keys), dtype=np.int64, count=len(keys))
+    groups = key_groups.of_many([encoded[key] for key in chunk.keys.tolist()])
     order = np.argsort(groups, kind="stable")
     there, starts = np.unique(groups[order], return_index=True)
     return {int(group): chunk.take(rows) for group, rows in zip(there, np.split(order, starts[1:]), strict=True)}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from penstock.windows.aggregates import Count
 from penstock.windows.assigners import AlignedWindows, SessionWindows
-from penstock.windows.columnar.measures import MEASURES
+from penstock.windows.columnar.measuring import MEASURES
 from penstock.windows.declared import Declared
 from penstock.windows.step import WindowStep
 from penstock.windows.triggers import EventTimeTrigger
@@ -39,4 +40,6 @@ def why_not_columnar(definition: WindowStep) -> str | None:
             return f"{one.name}: {one.kind} is not computed over columns"
         if callable(one.field):
             return f"{one.name}: a function is called for each record; name a field instead"
+        if one.field is None and not isinstance(one, Count):
+            return f"{one.name}: whole records are not columns; name a field"
     return None

@@ -8,13 +8,12 @@ fractions, the whole ones may come out as 1.0.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from penstock.windows.aggregates import Aggregate, Avg, Count, Max, Min, Stddev, Sum
+from penstock.ids import Milliseconds
 from penstock.windows.columnar.vectors import (
     EXACT_IN_FLOAT,
     EXACT_IN_INT,
@@ -37,13 +36,27 @@ Vectors = list[Vector]
 
 
 class Measure:
-    """How an aggregate is computed on vectors; `width` of them."""
+    """How an aggregate is computed on vectors; `width` of them. `timed`: it matters when a value was."""
 
     width: int
+    timed: bool = False
+
+    @property
+    def sent(self) -> int:
+        """How many of the vectors cross the exchange."""
+        return self.width
 
     def partial(self, values: Vector, groups: Rows, size: int) -> Vectors:
         """The vectors of `size` groups, from values and the group of each."""
         raise NotImplementedError
+
+    def partial_at(self, values: Vector, groups: Rows, size: int, times: Rows) -> Vectors:
+        """As `partial`, with the time of each value."""
+        return self.partial(values, groups, size)
+
+    def arrived(self, vectors: Vectors, clock: Milliseconds, turns: Rows) -> Vectors:
+        """All vectors, of those that were sent: the rows arrived in this order, at this processing time."""
+        return vectors
 
     def empty(self, size: int, like: Vectors) -> Vectors:
         """The vectors of groups without values, of the types of others."""
@@ -233,18 +246,3 @@ def reduced(measure: Measure, vectors: Vectors, groups: Rows, size: int) -> Vect
 def weighted(values: Vector, groups: Rows, size: int) -> Vector:
     """Sums by group, as floats. (Of no values numpy would make integers.)"""
     return np.bincount(groups, weights=values, minlength=size).astype(FLOAT, copy=False)
-
-
-MEASURES: dict[type[Aggregate], Callable[[], Measure]] = {
-    Count: Counting,
-    Sum: Summing,
-    Avg: Averaging,
-    Min: lambda: Extreme(least=True),
-    Max: lambda: Extreme(least=False),
-    Stddev: Deviating,
-}
-"""The aggregates that can be computed on vectors."""
-
-
-def measure_of(aggregate: Aggregate) -> Measure:
-    return MEASURES[type(aggregate)]()

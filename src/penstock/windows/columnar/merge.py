@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from penstock.ids import Milliseconds, StepId
 from penstock.records import Columns
 from penstock.runtime.frames import Keyed
@@ -19,7 +21,8 @@ from penstock.state.keys import key_codec
 from penstock.windows.aggregates import Aggregate
 from penstock.windows.columnar.chunk_state import ChunkState
 from penstock.windows.columnar.chunks import Chunk, KeyIndex
-from penstock.windows.columnar.measures import Vectors, measure_of
+from penstock.windows.columnar.measures import Vectors
+from penstock.windows.columnar.measuring import measure_of
 from penstock.windows.columnar.partial import from_columns, unnamed
 from penstock.windows.columnar.results import results
 from penstock.windows.columnar.vectors import Rows
@@ -70,7 +73,9 @@ class MergeOperator(Operator):
         self.measures = [measure_of(one) for one in declared.aggregates]
         self.index = KeyIndex(key_codec(definition.window.key_type))
         self._mine = [definition.shared.index(unnamed(one)) for one in declared.aggregates]
-        self._widths = [self.times, *(measure_of(one).width for one in definition.shared)]
+        self._widths = [self.times, *(measure_of(one).sent for one in definition.shared)]
+        self._timed = any(measure.timed for measure in self.measures)
+        self._turn = int(services.order.epoch) << 32
         services.opened(step, None)
         state_id = services.state_id(step, definition.state)
         self.state = ChunkState(
@@ -78,7 +83,7 @@ class MergeOperator(Operator):
             state_id=state_id,
             groups=groups_of(services.partition, services.job.parallelism, services.job.max_parallelism),
             next_due=services.committed.partition_state.next_due.get(state_id),
-            max_parallelism=services.job.max_parallelism,
+            key_groups=services.job.key_groups,
             index=self.index,
             merge=self.merge_chunks,
             what=definition.window.kept(),
@@ -95,7 +100,16 @@ class MergeOperator(Operator):
         assert isinstance(batch.batch, Columns)
         times, *vectors = from_columns(batch.batch.data, self._widths)
         keys = self.index.numbers(batch.keys)[batch.codes]
-        self.take(Chunk(keys, [times, *(vectors[number] for number in self._mine)]))
+        self.take(Chunk(keys, [times, *self.arrived([vectors[number] for number in self._mine], len(keys))]))
+
+    def arrived(self, vectors: list[Vectors], rows: int) -> list[Vectors]:
+        """What was sent, or made of stragglers, with its place in the order of arrival."""
+        if not self._timed:
+            return vectors
+        turns = np.arange(self._turn, self._turn + rows)
+        self._turn += rows
+        clock = self.services.processing_time
+        return [measure.arrived(mine, clock, turns) for measure, mine in zip(self.measures, vectors, strict=True)]
 
     def take(self, rows: Chunk) -> None:
         """Keep rows; the first vectors are times."""

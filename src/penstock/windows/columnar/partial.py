@@ -24,7 +24,8 @@ from penstock.runtime.services import Services
 from penstock.state.keys import key_codec
 from penstock.windows.aggregates import Aggregate
 from penstock.windows.columnar.chunks import Chunk
-from penstock.windows.columnar.measures import Vectors, measure_of
+from penstock.windows.columnar.measures import Vectors
+from penstock.windows.columnar.measuring import measure_of
 from penstock.windows.columnar.vectors import OBJECT, Mask, Rows, Vector, dump_vector, load_vector, vector_of
 from penstock.windows.step import no_timestamp
 
@@ -108,15 +109,20 @@ class PartialOperator(Operator):
 
 
 def partials(batch: Batch, groups: Rows, size: int, aggregates: tuple[Aggregate, ...], step: str) -> list[Vectors]:
-    """The vectors of each aggregate, by group."""
+    """The vectors of each aggregate that are sent, by group."""
     out = []
     for aggregate in aggregates:
+        measure = measure_of(aggregate)
         values, valid = values_of_field(batch, aggregate, step)
         mine = groups
         if valid is not None:
             values, mine = values[valid], groups[valid]
         try:
-            out.append(measure_of(aggregate).partial(values, mine, size))
+            if measure.timed:
+                times = timestamps(batch, step)
+                out.append(measure.partial_at(values, mine, size, times if valid is None else times[valid]))
+            else:
+                out.append(measure.partial(values, mine, size))
         except (TypeError, ValueError, ArithmeticError) as error:
             raise cannot_be_computed(aggregate, step, error) from error
     return out

@@ -182,7 +182,7 @@ class SessionMergeOperator(MergeOperator):
         if taken:
             rows = np.asarray(taken)
             alone = partials(batch.batch.take(rows), np.arange(len(rows)), len(rows), self.declared.aggregates, self.step)
-            self.take(Chunk(keys[rows], [[times[rows], np.asarray(ends)], *alone]))
+            self.take(Chunk(keys[rows], [[times[rows], np.asarray(ends)], *self.arrived(alone, len(rows))]))
         if late:
             emit_late(self, self.spec.late, batch.batch.take(np.asarray(late)))
 

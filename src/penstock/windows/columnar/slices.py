@@ -119,7 +119,8 @@ class SliceMergeOperator(MergeOperator):
         part = batch.batch.take(at)
         ends = self._grid.slice_end(timestamps(part, self.step))
         rows = aggregated(part, batch.codes[at], ends, len(batch.keys), self.declared.aggregates, self.step)
-        rows.keys = self.index.numbers(batch.keys)[rows.keys]
+        times, *vectors = rows.vectors
+        rows = Chunk(self.index.numbers(batch.keys)[rows.keys], [times, *self.arrived(vectors, len(rows))])
         self.take(rows)
         return Chunk(rows.keys, rows.vectors[1:])
 

@@ -14,7 +14,9 @@ import hashlib
 import re
 from urllib.parse import quote, unquote
 
+from penstock.errors import CorruptFileError
 from penstock.ids import Epoch
+from penstock.storage.protocol import is_plain_path
 
 DATA = "data"
 LOG = "_log"
@@ -22,8 +24,8 @@ PUBLISHED = "published"
 OWNER = f"{LOG}/owner.json"
 
 _LONGEST = 180
-_ENTRY = re.compile(rf"{LOG}/(\d{{20}})\.json")
-_PART = re.compile(r"part-\d+-\d+-\d+-(.+)\.(?:jsonl|csv|txt|parquet)(?:\.[a-z0-9]+)?")
+_ENTRY = re.compile(rf"{LOG}/([0-9]{{20}})\.json")
+_PART = re.compile(r"part-[0-9]+-[0-9]+-[0-9]+-(.+)\.(?:jsonl|csv|txt|parquet)(?:\.(?:gz|zst))?")
 
 
 def entry_path(sequence: int) -> str:
@@ -44,6 +46,15 @@ def part_attempt(path: str) -> str | None:
     """The attempt that wrote a data file; None if it is no file of ours."""
     match = _PART.fullmatch(path.rpartition("/")[2])
     return unquote(match[1]) if match else None
+
+
+def check_data_path(path: str, where: str) -> None:
+    """Logs and manifests name data files, which are read, linked and removed: nothing else may be named."""
+    if not path.startswith(f"{DATA}/") or not is_plain_path(path):
+        raise CorruptFileError(
+            f"{where} names a file that no sink has written: {path!r}",
+            hint="it was not written by Penstock: find out who can write there",
+        )
 
 
 def safe(text: str) -> str:

@@ -1,0 +1,34 @@
+"""Records a second, as of late."""
+
+from __future__ import annotations
+
+from collections import deque
+
+WINDOW_S = 5.0
+"""The number of seconds that rates are averaged over."""
+
+
+class RecentRate:
+    """Records over the last seconds of this run. What ran before it, and the time that it took to start, do not count."""
+
+    def __init__(self) -> None:
+        self._counted: deque[tuple[float, int]] = deque()
+        self._since: float | None = None
+
+    def add(self, now: float, records: int, took: float) -> None:
+        """An epoch of `took` seconds was committed."""
+        if self._since is None:
+            self._since = now - took
+        self._counted.append((now, records))
+        self._forget(now)
+
+    def at(self, now: float) -> float:
+        """Zero before the first epoch, and when there was none for a while."""
+        if self._since is None:
+            return 0.0
+        self._forget(now)
+        return sum(records for _, records in self._counted) / max(now - max(self._since, now - WINDOW_S), 0.001)
+
+    def _forget(self, now: float) -> None:
+        while self._counted and self._counted[0][0] < now - WINDOW_S:
+            self._counted.popleft()
