@@ -19,7 +19,7 @@ from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.operator import Definition, KeyFields, Operator, StateDeclaration
-from penstock.runtime.operators.returned import extender
+from penstock.runtime.operators.returned import as_records
 from penstock.runtime.operators.stateless import repeated
 from penstock.runtime.rolling import Rolling
 from penstock.runtime.services import TIMER_STATES, Services
@@ -121,7 +121,8 @@ class KeyedProcessOperator(Operator):
         ctx.timestamp_ms = NO_TIMESTAMP
         keyed.times.record_time = None
         out: list[Any] = []
-        extend = extender(out, process, self.step, self.function, "process")
+        extend = out.extend
+        usual: type | None = None
         record = None
         try:
             for slot, record in zip(rows, values, strict=True):
@@ -132,6 +133,9 @@ class KeyedProcessOperator(Operator):
                     sole.value = slot.cells[0]
                 result = process(record, ctx)
                 if result is not None:
+                    if type(result) is not usual:
+                        result = as_records(result, self.step, self.function, "process")
+                        usual = type(result)
                     extend(result)
         except Exception as error:
             raise self._error(error, record) from error
@@ -141,7 +145,8 @@ class KeyedProcessOperator(Operator):
         keyed, sole, ctx, process, times = self.keyed, self.keyed.sole, self.ctx, self.function.process, self.keyed.times
         stamps = batch.timestamps
         out: list[Any] = []
-        extend = extender(out, process, self.step, self.function, "process")
+        extend = out.extend
+        usual: type | None = None
         ends: list[int] = []
         todo = zip(rows, batch.values(), [NO_TIMESTAMP] * len(batch) if stamps is None else stamps.tolist(), strict=True)
         record, time = None, NO_TIMESTAMP
@@ -160,6 +165,9 @@ class KeyedProcessOperator(Operator):
                     times.record_time = None if time == NO_TIMESTAMP else time
                     result = process(record, ctx)
                     if result is not None:
+                        if type(result) is not usual:
+                            result = as_records(result, self.step, self.function, "process")
+                            usual = type(result)
                         extend(result)
                     ends.append(len(out))
                 break
@@ -209,13 +217,11 @@ class KeyedProcessOperator(Operator):
         on_timer: Callable[..., Any] = self.function.on_timer
         ctx.time_domain = domain
         out: list[Any] = []
-        extend = extender(out, on_timer, self.step, self.function, "on_timer")
         times: list[Milliseconds] = []
         for time, encoded in timers:
             if len(out) >= EMIT_ABOVE:
                 self._emit_fired(out, times, domain)
                 out, times = [], []
-                extend = extender(out, on_timer, self.step, self.function, "on_timer")
             ctx.key = keyed.enter_one(encoded).key
             if domain == "event":
                 ctx.timestamp_ms = time
@@ -229,7 +235,7 @@ class KeyedProcessOperator(Operator):
             try:
                 result = on_timer(time, ctx)
                 if result is not None:
-                    extend(result)
+                    out.extend(as_records(result, self.step, self.function, "on_timer"))
             except Exception as error:
                 if self.errors == "fail":
                     raise self._error(error, f"the {domain}-time timer at {time}", "on_timer, ") from error

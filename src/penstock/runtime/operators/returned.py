@@ -3,15 +3,15 @@
 Several records are a generator, another iterator, a list, a tuple, a set, a range or a view of a dict. Anything else is one
 record that was returned instead of yielded: taken apart, it would come out as its letters, keys or numbers.
 
-What a generator function returns needs no look.
+Functions return the same type again and again: in hot loops only a type other than the last one is looked at.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, KeysView, ValuesView
+from collections.abc import Iterable, Iterator, KeysView, ValuesView
 from collections.abc import Set as AbstractSet
+from types import GeneratorType
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock.errors import ReturnedValueError
 from penstock.functions import function_location
 
-_SEVERAL = frozenset((list, tuple, set, frozenset, range, deque))
+_SEVERAL = frozenset((GeneratorType, list, tuple, set, frozenset, range, deque))
 _KINDS = (list, set, frozenset, deque, Iterator, AbstractSet, KeysView, ValuesView)
 
 
@@ -60,15 +60,3 @@ def rows_of(result: Any, step: str, function: Any, method: str) -> pa.RecordBatc
 def is_frame(result: Any) -> bool:
     """Whether it is a DataFrame of pandas, which may not be there."""
     return hasattr(result, "columns") and hasattr(result, "iloc")
-
-
-def extender(out: list[Any], call: Callable[..., Any], step: str, function: Any, method: str) -> Callable[[Any], None]:
-    """`out.extend` for what a function returns, with a look at it where that is needed."""
-    if inspect.isgeneratorfunction(call) or type(function).__module__.startswith("penstock."):
-        return out.extend
-    extend = out.extend
-
-    def looked_at(result: Any) -> None:
-        extend(result if type(result) is list else as_records(result, step, function, method))
-
-    return looked_at

@@ -19,7 +19,7 @@ from penstock.functions import Call, CallsFunctions, call_of, life_cycle
 from penstock.ids import StepId
 from penstock.records import NO_TIMESTAMP, Batch, Columns, Records, Timestamps
 from penstock.runtime.operators.operator import Definition, ErrorPolicy, Operator, method_of
-from penstock.runtime.operators.returned import as_records, extender
+from penstock.runtime.operators.returned import as_records
 from penstock.runtime.services import Services
 
 StatelessKind = Literal["map", "flat_map", "filter", "process"]
@@ -164,7 +164,7 @@ class ProcessOperator(PerRecord):
         values = batch.values()
         times = [NO_TIMESTAMP] * len(values) if batch.timestamps is None else batch.timestamps.tolist()
         out: list[Any] = []
-        extend = extender(out, call, self.step, self.function, "process")
+        usual: type | None = None
         ends: list[int] = []
         rows = zip(values, times, strict=True)
         record, time = None, NO_TIMESTAMP
@@ -177,7 +177,10 @@ class ProcessOperator(PerRecord):
                         mark = ctx.side_mark()
                     result = call(record, ctx)
                     if result is not None:
-                        extend(result)
+                        if type(result) is not usual:
+                            result = as_records(result, self.step, self.function, "process")
+                            usual = type(result)
+                        out.extend(result)
                     ends.append(len(out))
                 break
             except Exception as error:
