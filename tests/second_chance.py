@@ -1,7 +1,7 @@
 """Run the tests; those few that failed run once more, by themselves.
 
-Tests here kill processes, wait for heartbeats and share two cores with a JVM or two. One that fails in the crowd and passes alone is
-unsteady: it is named at the end, so that it gets mended, but it does not hide what thousands of others say. More than a few
+Tests here kill processes, wait for heartbeats and share two cores with a JVM or two. One that fails in the crowd and passes alone
+is unsteady: it is named at the end, so that it gets mended, but it does not hide what thousands of others say. More than a few
 failures are no accident, and are not tried again.
 """
 
