@@ -59,6 +59,8 @@ class Limits(msgspec.Struct, frozen=True):
     records: int
     bytes: int
     readers: int = 1
+    full: frozenset[str] = frozenset()
+    """Partitions that have enough planned already: they should get nothing now, if that is possible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,10 @@ class Planned:
     `partitions` are all source partitions that exist now and may still get data: those of them without a split hold event
     time back until they are idle. `exhausted`: after these splits nothing will ever come. `wake_ms`: when to ask again if there
     are no splits now (None: soon). `backlog`: records (estimated) left to read after these splits, if known.
+
+    `more`: the partitions that have more to read now, beyond these splits. A source that says so can be read in order of event
+    time: an epoch may stop anywhere in its splits, and one that was begun is read again in the next epoch, without the rows
+    that were taken; also after `committed` was called with a later position. Give a partition several small splits then.
     """
 
     splits: Sequence[Split] = ()
@@ -76,6 +82,7 @@ class Planned:
     exhausted: bool = False
     wake_ms: int | None = None
     backlog: int | None = None
+    more: Sequence[str] | None = None
 
 
 class Enumerator(Protocol):
