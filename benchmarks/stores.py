@@ -16,9 +16,9 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from penstock.state.layout import timer_key, value_prefix
-from penstock.state.shelves import shelf
-from penstock.state.store import Entries, LocalStore, StoreKind, blocks_of
+from penstock.state.entries.layout import timer_key, value_prefix
+from penstock.state.stores.store import Entries, LocalStore, StoreKind, blocks_of
+from penstock.state.stores.store_registry import shelf
 
 CHANGED = 2_000
 

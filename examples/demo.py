@@ -38,7 +38,7 @@ from penstock import (
     read_output,
 )
 from penstock.api.environment import listeners
-from penstock.cli.progress import Progress
+from penstock.cli.screen.progress import Progress
 
 SENSORS = 100
 HOT = 80.0

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock import DataStream, EpochRecord, StreamEnvironment
 from penstock.connectors.spark_feed.source import SparkStreamSource
-from penstock.epochs.control import ask
+from penstock.jobs.requests import ask
 from penstock.storage import open_storage
 
 FILES, LINES = 3, 20

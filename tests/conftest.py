@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from penstock.state.holding import held_for_tasks, release_for_tasks
-from penstock.state.store import open_stores
+from penstock.state.stores.holding import held_for_tasks, release_for_tasks
+from penstock.state.stores.store import open_stores
 from tests.properties import is_property, register_profiles, too_few_examples
 from tests.spreading import Spread, spread
 
@@ -95,7 +95,7 @@ def _stores_are_closed() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _full_priority(monkeypatch: pytest.MonkeyPatch) -> None:
     """`penstock savepoint` gives way to all others; called in this process, it would for the rest of the tests."""
-    monkeypatch.setattr("penstock.cli.savepoint.lower_priority", lambda process: None)
+    monkeypatch.setattr("penstock.cli.commands.savepoint.lower_priority", lambda process: None)
 
 
 @pytest.fixture(scope="session")

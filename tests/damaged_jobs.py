@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from penstock import FileSink, GeneratorSource, KeyedContext, KeyedProcessFunction, StreamEnvironment, ValueState
+from penstock.compile.programs import read_program
 from penstock.config import NO_RESTART
-from penstock.connectors.files.published import read_rows
+from penstock.connectors.files.reading.published import read_rows
 from penstock.connectors.twophase import SqliteSink
-from penstock.epochs.fencing import read_job
-from penstock.epochs.mirroring import Mirror
-from penstock.epochs.pins import pin
+from penstock.epochs.availability.mirror import Mirror
 from penstock.executors.inline import InlineExecutor
 from penstock.failpoints import InjectedError, arm
 from penstock.ids import Epoch
-from penstock.programs import read_program
+from penstock.jobs.manifest import Manifest, load_manifest
+from penstock.jobs.pins import pin
+from penstock.jobs.terms import read_job
 from penstock.runtime import committed
-from penstock.runtime.manifest import Manifest, load_manifest
-from penstock.runtime.orders import EpochOrder, TaskReport
-from penstock.snapshots.savepoint import make_savepoint
+from penstock.runtime.messages import EpochOrder, TaskReport
+from penstock.snapshots.savepoint.savepoint import make_savepoint
 from penstock.storage import open_storage
 from penstock.testing.running import close_stores
 from tests.damages import Target, future_document, future_enveloped, future_savepoint, future_state_file

@@ -16,7 +16,7 @@ TOGETHER = """
 import json, os, tempfile, time
 from pathlib import Path
 import pytest
-from penstock.state.local import default_root
+from penstock.state.stores.local import default_root
 
 @pytest.fixture(scope="module")
 def made():

@@ -12,7 +12,7 @@ from penstock.api.windowed import WindowedStream
 from penstock.config import JobConfig, RestartPolicy
 from penstock.connectors.collecting.sink import CollectSink
 from penstock.connectors.collection.source import CollectionSource
-from penstock.connectors.files.read_output import Output, read_output
+from penstock.connectors.files.reading.read_output import Output, read_output
 from penstock.connectors.files.sink import FileSink
 from penstock.connectors.files.source import FileSource
 from penstock.connectors.generator.source import GeneratorSource

@@ -11,7 +11,7 @@ from penstock.timing.durations import time_ms
 
 if TYPE_CHECKING:
     from penstock.functions import OutputTag
-    from penstock.state.keyed import KeyedState
+    from penstock.state.overlay.keyed import KeyedState
 
 K = TypeVar("K")
 

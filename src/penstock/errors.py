@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import Literal
 
 Nature = Literal["configuration", "deterministic", "transient", "machine"]
-"""What kind of failure an error is; `penstock.failures` tells which is which."""
+"""What kind of failure an error is; `penstock.diagnosis.failures` tells which is which."""
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
+from penstock.diagnosis.tracebacks import is_ours
 from penstock.errors import PlanError
-from penstock.tracebacks import is_ours
 
 if TYPE_CHECKING:
     from penstock.contexts import KeyedContext, OnTimerContext, ProcessContext, RuntimeContext

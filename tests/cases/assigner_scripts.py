@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.windows.assigners import GlobalWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowAssigner
-from penstock.windows.merging import InFlight, merge_windows
+from penstock.windows.operators.merging import InFlight, merge_windows
 from penstock.windows.triggers import (
     EndOfStreamTrigger,
     EventTimeTrigger,

@@ -12,14 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import app
-from penstock.epochs.control import Inbox
-from penstock.epochs.fencing import read_job, read_term
-from penstock.epochs.lease import read_lease
-from penstock.epochs.pins import pinned
-from penstock.epochs.status import read_status
+from penstock.epochs.availability.lease_holder import read_lease
 from penstock.errors import CorruptFileError
 from penstock.ids import Epoch, Term
-from penstock.runtime.manifest import encode_manifest, load_manifest
+from penstock.jobs.manifest import encode_manifest, load_manifest
+from penstock.jobs.pins import pinned
+from penstock.jobs.requests import Inbox
+from penstock.jobs.status import read_status
+from penstock.jobs.terms import read_job, read_term
 from penstock.storage import LocalStorage
 from penstock.storage.documents import LIST_BYTES, MANIFEST_BYTES, NOTE_BYTES, read_small
 from tests.laws.trying import run

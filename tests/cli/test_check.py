@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app
-from penstock.snapshots.savepoint import make_savepoint
+from penstock.snapshots.savepoint.savepoint import make_savepoint
 from penstock.storage import open_storage
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "check.txt"

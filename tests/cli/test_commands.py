@@ -13,13 +13,13 @@ from typer.testing import CliRunner, Result
 
 from penstock import __version__
 from penstock.cli import app
-from penstock.cli.doctor import Finding, run_checks
-from penstock.cli.progress import duration
-from penstock.cli.stop import stop_job
-from penstock.epochs.fencing import TermInfo
-from penstock.epochs.status import read_status
+from penstock.cli.commands.doctor import Finding, run_checks
+from penstock.cli.commands.stop import stop_job
+from penstock.cli.screen.progress import duration
 from penstock.errors import PenstockError
 from penstock.ids import Term
+from penstock.jobs.status import read_status
+from penstock.jobs.terms import TermInfo
 from penstock.storage import open_storage
 
 PROGRAM = """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.connectors.files.published import read_rows
+from penstock.connectors.files.reading.published import read_rows
 from tests.cli.terminal import Terminal
 from tests.cli.test_processes import PENSTOCK
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.doctor import Finding, check_packages, check_spark_scripts, run_checks, spark_after
+from penstock.cli.commands.doctor import Finding, check_packages, check_spark_scripts, run_checks, spark_after
 from penstock.errors import EnvironmentProblemError
 from penstock.executors.spark.starting import check_scripts, not_started
 from tests.cli.test_commands import penstock

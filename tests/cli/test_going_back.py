@@ -11,12 +11,13 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from penstock import Job
-from penstock.cli import app, run
-from penstock.cli.problems import errors
-from penstock.cli.run import _Watched
-from penstock.connectors.files.published import read_rows
+from penstock.cli import app
+from penstock.cli.commands import run
+from penstock.cli.commands.run import _Watched
+from penstock.cli.screen.problems import errors
+from penstock.connectors.files.reading.published import read_rows
+from penstock.diagnosis.invocation import confirm
 from penstock.errors import RepeatedOutputError
-from penstock.invocation import confirm
 
 PROGRAM = """
 import sys

@@ -13,9 +13,9 @@ from typer.testing import CliRunner, Result
 
 from penstock import Job
 from penstock.cli import app
-from penstock.epochs import control
 from penstock.executors.inline import InlineExecutor
-from penstock.runtime.orders import EpochOrder, TaskReport
+from penstock.jobs import requests
+from penstock.runtime.messages import EpochOrder, TaskReport
 from tests.laws.trying import check_exact, program
 
 PROGRAM = """
@@ -63,7 +63,7 @@ def test_a_mirror_is_started_from(numbers: Path, tmp_path: Path) -> None:
 @contextmanager
 def held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A job whose first epoch ends only when somebody has asked it for something."""
-    monkeypatch.setattr(control, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(requests, "LOOK_EVERY_S", 0.0)
     reached, go_on = threading.Event(), threading.Event()
 
     class Held(InlineExecutor):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.connectors.files.published import read_rows
+from penstock.connectors.files.reading.published import read_rows
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli import main; main()"]
 

@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from penstock import EpochRecord, JobResult, StreamEnvironment, TumblingWindows, Watermarks, count
-from penstock.cli.jobs import describe_job, rate_now
-from penstock.cli.progress import Progress, event_time
-from penstock.epochs.fencing import TermInfo
-from penstock.epochs.rates import WINDOW_S, RecentRate
-from penstock.epochs.status import Status, StatusWriter, read_status
+from penstock.cli.commands.jobs import describe_job, rate_now
+from penstock.cli.screen.progress import Progress, event_time
 from penstock.ids import Epoch, JobId, Term
+from penstock.jobs.rates import WINDOW_S, RecentRate
+from penstock.jobs.status import Status, StatusWriter, read_status
+from penstock.jobs.terms import TermInfo
 from penstock.storage import LocalStorage
 
 RECORD = EpochRecord(

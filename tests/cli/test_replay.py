@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app
+from penstock.compile.programs import Program, find_program, read_program, running, within
 from penstock.errors import CorruptFileError
-from penstock.programs import Program, find_program, read_program, running, within
-from penstock.runtime.manifest import load_manifest
+from penstock.jobs.manifest import load_manifest
 from penstock.snapshots import replayable
 from penstock.storage import open_storage
 from penstock.testing import replay_recorded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from penstock.cli.replay_changes import SHORT, changed_text, unchanged_text
+from penstock.cli.screen.replay_changes import SHORT, changed_text, unchanged_text
 
 
 @dataclass(frozen=True)

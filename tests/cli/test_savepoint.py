@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.app import app
-from penstock.connectors.files.published import read_rows
-from penstock.snapshots.format import read_info
+from penstock.connectors.files.reading.published import read_rows
+from penstock.snapshots.savepoint.format import read_info
 from penstock.storage import open_storage
 from penstock.testing import execute_inline
 from tests.snapshots.saving import contents, visits

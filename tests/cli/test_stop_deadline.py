@@ -12,8 +12,8 @@ from queue import Queue
 
 import pytest
 
-from penstock.api import stop_deadline
-from penstock.api.stop_deadline import StopDeadline
+from penstock.running import stop_deadline
+from penstock.running.stop_deadline import StopDeadline
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli import main; main()"]
 

@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from typer.testing import CliRunner
 
-from penstock.cli import app, tables
-from penstock.cli.printable import PrintableConsole
-from penstock.cli.tables import print_table
+from penstock.cli import app
+from penstock.cli.screen import tables
+from penstock.cli.screen.printable import PrintableConsole
+from penstock.cli.screen.tables import print_table
 
 GOLDEN = Path(__file__).parent / "golden"
 

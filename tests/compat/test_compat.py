@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from penstock.runtime.manifest import StateInfo
-from penstock.snapshots.format import SavepointInfo, read_info, read_state
+from penstock.jobs.manifest import StateInfo
+from penstock.snapshots.savepoint.format import SavepointInfo, read_info, read_state
 from penstock.storage import LocalStorage
 from tests.compat.make import output
 from tests.compat.program import BEFORE, event

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from penstock import CollectSink, snapshots
-from penstock.epochs.fencing import find_head, read_job
 from penstock.errors import ConfigError
-from penstock.runtime.manifest import Manifest
+from penstock.jobs.manifest import Manifest
+from penstock.jobs.terms import find_head, read_job
 from penstock.state.key_groups import CRC32, MIXED, KeyGroups
 from penstock.storage import open_storage
 from tests.compat.make import output

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.connectors.protocol import Limits, Planned, Source, SourceContext
 from penstock.ids import Epoch, JobId, StepId
-from penstock.runtime import shipping
+from penstock.plan import job_pickle
 from penstock.storage import LocalStorage
 
 PLENTY = Limits(records=1 << 40, bytes=1 << 40, readers=2)
@@ -25,7 +25,7 @@ class Drive:
     """Runs a source as the epoch loop does; everything read is in `read`, by partition."""
 
     def __init__(self, source: Source, where: SourceContext) -> None:
-        self.source: Source = shipping.loads(shipping.dumps(source))
+        self.source: Source = job_pickle.loads(job_pickle.dumps(source))
         self.where = where
         self.position: Any = None
         self.read: dict[str, list[Any]] = defaultdict(list)

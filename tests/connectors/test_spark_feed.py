@@ -16,8 +16,8 @@ from penstock.connectors.protocol import Limits, Planned
 from penstock.connectors.spark_feed import ledger
 from penstock.connectors.spark_feed.handover import Handover, Offer
 from penstock.connectors.spark_feed.source import DataFrameSource, SparkStreamSource
+from penstock.diagnosis.failures import nature_of
 from penstock.errors import ConfigError, SourceError
-from penstock.failures import nature_of
 from penstock.records import Columns
 from tests.connectors.driving import PLENTY, Drive, context
 

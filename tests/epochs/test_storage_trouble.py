@@ -11,7 +11,7 @@ import pytest
 
 from penstock import CollectSink, EpochRecord, FileSink, GeneratorSource, RestartPolicy, StreamEnvironment
 from penstock.config import NO_RESTART
-from penstock.connectors.files.published import read_rows
+from penstock.connectors.files.reading.published import read_rows
 from penstock.errors import ConfigError, StorageError
 from penstock.failpoints import InjectedError, arm
 from penstock.storage import LocalStorage

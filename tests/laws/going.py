@@ -9,12 +9,12 @@ from typing import Any
 
 from penstock import FileSink, GeneratorSource, JobResult, KeyedContext, KeyedProcessFunction, StreamEnvironment, ValueState
 from penstock.config import NO_RESTART
-from penstock.connectors.files.published import read_rows
+from penstock.connectors.files.reading.published import read_rows
 from penstock.epochs.loop import EpochLoop
-from penstock.epochs.takeover import Start
+from penstock.epochs.starting.takeover import Start
 from penstock.executors.inline import InlineExecutor
 from penstock.ids import Epoch
-from penstock.runtime.manifest import Manifest, Restored, load_manifest
+from penstock.jobs.manifest import Manifest, Restored, load_manifest
 from penstock.storage import open_storage
 from tests.laws.trying import KEYS, key_of
 

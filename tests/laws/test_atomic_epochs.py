@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from penstock import failpoints
-from penstock.epochs import commit, loop, publishing
-from penstock.epochs.publishing import Publishing
-from penstock.runtime.manifest import Manifest
+from penstock.epochs import loop
+from penstock.epochs.committing import commit_protocol, group_commit
+from penstock.epochs.committing.group_commit import GroupCommit
+from penstock.jobs.manifest import Manifest
 from tests.laws.trying import Crash, breaks, check_exact, run
 
 PLACES = [
@@ -67,14 +68,14 @@ def test_it_fails_when_recovery_does_not_finish_commits(tmp_path: Path, monkeypa
 
 
 def test_it_fails_when_sinks_are_committed_before_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def backwards(self: Publishing, manifest: Manifest) -> None:
-        commit.commit_sinks(self._committers, manifest.committables, manifest.epoch)
-        commit.write_manifest(self._storage, manifest)
-        commit.mark_done(self._storage, manifest.epoch)
+    def backwards(self: GroupCommit, manifest: Manifest) -> None:
+        commit_protocol.commit_sinks(self._committers, manifest.committables, manifest.epoch)
+        commit_protocol.write_manifest(self._storage, manifest)
+        commit_protocol.mark_done(self._storage, manifest.epoch)
         self._retention.committed(manifest)
 
-    monkeypatch.setattr(Publishing, "publish", backwards)
-    monkeypatch.setattr(publishing, "turn_back", lambda committers, manifest, guarantee: None)  # or the next start mends it
+    monkeypatch.setattr(GroupCommit, "publish", backwards)
+    monkeypatch.setattr(group_commit, "turn_back", lambda committers, manifest, guarantee: None)  # or the next start mends it
     breaks(lambda: check_crashes(tmp_path, "manifest:before", monkeypatch))
 
 

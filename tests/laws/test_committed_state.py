@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from penstock.ids import Epoch
+from penstock.jobs.manifest import load_manifest
 from penstock.runtime import task as tasks
-from penstock.runtime.manifest import load_manifest
-from penstock.state import local
-from penstock.state.files import FileRef
-from penstock.state.store import open_stores
+from penstock.state.files.durable import FileRef
+from penstock.state.stores import local
+from penstock.state.stores.store import open_stores
 from penstock.storage import open_storage
 from tests.laws.trying import Crash, Interrupted, breaks, check_exact, crash, run
 from tests.state.kinds import KINDS

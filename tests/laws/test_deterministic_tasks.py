@@ -11,9 +11,9 @@ import pytest
 from penstock.executors.inline import InlineExecutor
 from penstock.ids import Epoch
 from penstock.runtime import services
-from penstock.runtime.orders import EpochOrder, TaskReport, decode_reports
+from penstock.runtime.messages import EpochOrder, TaskReport, decode_reports
 from penstock.runtime.spill import FrameBuffer
-from penstock.state.files import read_entries
+from penstock.state.files.durable import read_entries
 from tests.laws.trying import breaks, check_exact, run
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.epochs import fencing, going_back, takeover
+from penstock.epochs.starting import rewind, takeover
 from penstock.errors import CorruptFileError, SinkError
+from penstock.jobs import terms
 from penstock.storage import Storage, open_storage
 from tests.laws.trying import Crash, Interrupted, breaks, check_exact, crash, run
 
@@ -20,7 +21,7 @@ def test_the_next_epoch_comes_after_a_damaged_one(tmp_path: Path) -> None:
     newest.write_bytes(newest.read_bytes()[:-20])
     with pytest.raises(CorruptFileError, match=newest.name):
         run(tmp_path)
-    head = fencing.find_head(_storage(tmp_path), fall_back=True)
+    head = terms.find_head(_storage(tmp_path), fall_back=True)
     assert head.manifest is not None
     assert head.manifest.epoch == int(newest.stem) - 1
     assert max(head.epochs) == int(newest.stem)
@@ -32,15 +33,15 @@ def test_the_next_epoch_comes_after_a_damaged_one(tmp_path: Path) -> None:
 
 
 def test_it_fails_when_a_damaged_epoch_is_overlooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = fencing.find_head
+    real = terms.find_head
 
-    def overlooking(storage: Storage, *, fall_back: bool = False, whole: Any = None) -> fencing.Head:
+    def overlooking(storage: Storage, *, fall_back: bool = False, whole: Any = None) -> terms.Head:
         head = real(storage, fall_back=fall_back, whole=whole)
         epochs = tuple(e for e in head.epochs if head.manifest is not None and e <= head.manifest.epoch)
-        return fencing.Head(head.manifest, head.undone, epochs)
+        return terms.Head(head.manifest, head.undone, epochs)
 
     monkeypatch.setattr(takeover, "find_head", overlooking)
-    monkeypatch.setattr(going_back, "newest_published", lambda *args: 0)  # sinks remember it too
+    monkeypatch.setattr(rewind, "newest_published", lambda *args: 0)  # sinks remember it too
     breaks(lambda: test_the_next_epoch_comes_after_a_damaged_one(tmp_path))
 
 

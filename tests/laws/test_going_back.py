@@ -13,17 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import FileSink, FileSource, PrintSink, StreamEnvironment, failpoints
-from penstock.connectors.files.published import read_rows
+from penstock.connectors.files.reading.published import read_rows
 from penstock.connectors.protocol import Published
 from penstock.connectors.twophase import SqliteSink
-from penstock.epochs import commit, loop, publishing, repairs, takeover
-from penstock.epochs.going_back import SinkFacts, repeated
+from penstock.diagnosis.invocation import confirm
+from penstock.epochs import loop
+from penstock.epochs.committing import commit_protocol, group_commit
 from penstock.epochs.history import EpochRecord
-from penstock.epochs.repairs import begun
+from penstock.epochs.starting import output_replacement, takeover
+from penstock.epochs.starting.output_replacement import begun
+from penstock.epochs.starting.rewind import SinkFacts, repeated
 from penstock.errors import ConfigError, FencedError, PenstockError, RepeatedOutputError, SinkError
 from penstock.ids import Epoch, StepId
-from penstock.invocation import confirm
-from penstock.runtime.manifest import SourceState, WentBack
+from penstock.jobs.manifest import Rewind, SourceState
 from tests.laws.going import COUNT, PER_EPOCH, Rows, expected, head, position, rows, run
 from tests.laws.test_atomic_epochs import _die
 from tests.laws.trying import Crash, Interrupted, breaks, crash, manifests
@@ -134,7 +136,7 @@ def test_the_repair_shows_all_of_it_at_once(tmp_path: Path) -> None:
 
 def _same(folder: Path, before: Rows) -> None:
     assert rows(folder) == before
-    assert "stays until the new one has caught up" in repairs.describe(head(folder).repair)
+    assert "stays until the new one has caught up" in output_replacement.describe(head(folder).repair)
 
 
 def test_a_repair_that_never_catches_up_can_be_given_up(tmp_path: Path) -> None:
@@ -180,15 +182,15 @@ def check_late(folder: Path, place: str, repair: bool, patch: pytest.MonkeyPatch
         if name == place:
             passed += 1
             if passed == 6:
-                patch.setattr(commit, "fail_point", real)
+                patch.setattr(commit_protocol, "fail_point", real)
                 with pytest.raises(Crash):
                     run(folder, 2, start=BACK, repair=repair, executor=Interrupted(1, crash))
-                patch.setattr(commit, "fail_point", point)
+                patch.setattr(commit_protocol, "fail_point", point)
 
-    patch.setattr(commit, "fail_point", point)
+    patch.setattr(commit_protocol, "fail_point", point)
     with pytest.raises((FencedError, SinkError)):
         run(folder, 1)
-    patch.setattr(commit, "fail_point", real)
+    patch.setattr(commit_protocol, "fail_point", real)
     assert rows(folder) in ([expected((1, 4 * PER_EPOCH)), expected((1, OLD))] if repair else [expected((1, AT))])
     run(folder, 2)
     assert rows(folder) == expected((1, AT), (2, COUNT))
@@ -204,18 +206,18 @@ def test_a_late_driver_publishes_nothing_of_what_was_given_up(
 
 def check_asleep_before_its_sinks(folder: Path, patch: pytest.MonkeyPatch) -> None:
     """The same, asleep after it has made sure that it is the driver, before its sinks are committed."""
-    real, passed = commit.commit_sinks, 0
+    real, passed = commit_protocol.commit_sinks, 0
 
     def asleep(committers: Any, committables: Any, epoch: Epoch) -> None:
         nonlocal passed
         passed += bool(committables)
         if passed == 5:
-            patch.setattr(publishing, "commit_sinks", real)
+            patch.setattr(group_commit, "commit_sinks", real)
             with pytest.raises(Crash):
                 run(folder, 2, start=BACK, executor=Interrupted(1, crash))
         real(committers, committables, epoch)
 
-    patch.setattr(publishing, "commit_sinks", asleep)
+    patch.setattr(group_commit, "commit_sinks", asleep)
     with pytest.raises((FencedError, SinkError)):
         run(folder, 1)
     assert rows(folder) == expected((1, AT))
@@ -226,7 +228,7 @@ def test_a_driver_asleep_before_its_sinks_publishes_nothing(tmp_path: Path, monk
 
 
 def test_it_fails_when_going_back_leaves_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "turn_back", lambda *args: None)
+    monkeypatch.setattr(group_commit, "turn_back", lambda *args: None)
     breaks(lambda: check_asleep_before_its_sinks(tmp_path, monkeypatch))
 
 
@@ -329,7 +331,7 @@ def test_a_storage_that_is_behind_its_output(tmp_path: Path, guarantee: str) -> 
 
 def test_what_a_target_records_is_said_of_it() -> None:
     """A mirror's numbers go on far above: what may be published again does not reach that far."""
-    back = WentBack(Epoch(215), Epoch(100_226), False)
+    back = Rewind(Epoch(215), Epoch(100_226), False)
 
     def line(published: Published | None, newest: int | None) -> str:
         known = None if newest is None else Epoch(newest)

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.executors import inline
 from penstock.executors.inline import InlineExecutor
-from penstock.runtime.orders import EpochOrder, TaskReport
+from penstock.runtime.messages import EpochOrder, TaskReport
 from penstock.storage.local import LocalStorage
 from tests.laws.trying import breaks, check_exact, manifests, run
 

@@ -6,17 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from penstock.epochs import commit, fencing, loop, publishing, takeover
-from penstock.epochs.takeover import Taken
+from penstock.epochs import loop
+from penstock.epochs.committing import commit_protocol, group_commit
+from penstock.epochs.starting import takeover
+from penstock.epochs.starting.takeover import Taken
 from penstock.errors import FencedError
 from penstock.failpoints import fail_point
+from penstock.jobs import terms as fencing
 from tests.laws.trying import Interrupted, breaks, check_exact, run
 
 
 def check_successor(folder: Path, *, stopped_at: str, epochs_of_successor: int | None, patch: pytest.MonkeyPatch) -> None:
     """A driver stops at a place in its third epoch, a second one takes over, the first goes on."""
     passed = 0
-    real, real_commit = fail_point, commit.commit_sinks
+    real, real_commit = fail_point, commit_protocol.commit_sinks
     late: list[int] = []
 
     def successor() -> None:
@@ -37,15 +40,15 @@ def check_successor(folder: Path, *, stopped_at: str, epochs_of_successor: int |
         if name == stopped_at:
             passed += 1
             if passed == 4:
-                patch.setattr(commit, "fail_point", real)
+                patch.setattr(commit_protocol, "fail_point", real)
                 successor()
-                patch.setattr(publishing, "commit_sinks", committed)
+                patch.setattr(group_commit, "commit_sinks", committed)
 
-    patch.setattr(commit, "fail_point", point)
+    patch.setattr(commit_protocol, "fail_point", point)
     with pytest.raises(FencedError):
         run(folder)
     assert not late, f"it committed sinks of epochs {late}"
-    patch.setattr(publishing, "commit_sinks", real_commit)
+    patch.setattr(group_commit, "commit_sinks", real_commit)
     if epochs_of_successor is not None:
         run(folder)
     check_exact(folder)
@@ -70,27 +73,27 @@ def test_a_driver_that_wakes_up_late_commits_nothing(
 
 
 def test_it_fails_without_the_look_at_epochs_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "check_not_fenced", lambda storage, epoch: None)
+    monkeypatch.setattr(commit_protocol, "check_not_fenced", lambda storage, epoch: None)
     breaks(lambda: check_successor(tmp_path, stopped_at="manifest:after", epochs_of_successor=2, patch=monkeypatch))
 
 
 def test_it_fails_with_a_look_at_the_next_epoch_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock import paths
-    from penstock.epochs.fencing import fenced
     from penstock.ids import Epoch
+    from penstock.jobs import paths
+    from penstock.jobs.terms import fenced
     from penstock.storage import Storage
 
     def next_only(storage: Storage, epoch: Epoch) -> None:
         if storage.exists(paths.manifest(Epoch(epoch + 1))):
             raise fenced(epoch)
 
-    monkeypatch.setattr(commit, "check_not_fenced", next_only)
+    monkeypatch.setattr(commit_protocol, "check_not_fenced", next_only)
     breaks(lambda: check_successor(tmp_path, stopped_at="manifest:before", epochs_of_successor=7, patch=monkeypatch))
 
 
 def test_it_fails_when_a_manifest_of_another_driver_is_adopted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "_adopt", lambda storage, manifest, path: None)
-    monkeypatch.setattr(commit, "check_not_fenced", lambda storage, epoch: None)
+    monkeypatch.setattr(commit_protocol, "_adopt", lambda storage, manifest, path: None)
+    monkeypatch.setattr(commit_protocol, "check_not_fenced", lambda storage, epoch: None)
     breaks(lambda: check_successor(tmp_path, stopped_at="manifest:before", epochs_of_successor=0, patch=monkeypatch))
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from penstock import FileSink, GeneratorSource, JobResult, KeyedContext, KeyedProcessFunction, StreamEnvironment, ValueState
 from penstock.config import NO_RESTART
-from penstock.connectors.files.published import read_rows
+from penstock.connectors.files.reading.published import read_rows
 from penstock.errors import PenstockError
 from penstock.executors.inline import InlineExecutor
 from penstock.ids import Epoch
-from penstock.runtime.manifest import Manifest, load_manifest
-from penstock.runtime.orders import EpochOrder, TaskReport
+from penstock.jobs.manifest import Manifest, load_manifest
+from penstock.runtime.messages import EpochOrder, TaskReport
 from penstock.storage import open_storage
 
 COUNT = 300

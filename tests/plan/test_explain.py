@@ -33,8 +33,8 @@ from penstock import (
     count,
     top_n,
 )
-from penstock.plan.explain import explain_data, explain_text
-from penstock.state.schemas import schema_text
+from penstock.compile.explain import explain_data, explain_text
+from penstock.state.encoding.schemas import schema_text
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 
 from penstock import GeneratorSource, KeyedContext, KeyedProcessFunction, StreamEnvironment, ValueState
-from penstock.state.keyed import Slot
+from penstock.state.overlay.keyed import Slot
 from penstock.testing import CollectSink
 
 

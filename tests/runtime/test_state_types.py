@@ -28,8 +28,8 @@ from penstock import (
 from penstock.config import NO_RESTART
 from penstock.errors import PenstockError, PlanError, StateError, StateTypeError, UserCodeError
 from penstock.ids import Epoch
-from penstock.runtime.manifest import load_manifest
-from penstock.state.codecs import PICKLE
+from penstock.jobs.manifest import load_manifest
+from penstock.state.encoding.codecs import PICKLE
 from penstock.storage import open_storage
 from penstock.testing import End, Record, ScriptedSource, Watermark, execute_inline, scripted_watermarks
 

@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 
 from penstock import KeyedProcessFunction, StreamEnvironment, ValueState
 from penstock.cli import app
+from penstock.compile.programs import Program, read_program, record_program
 from penstock.config import NO_RESTART
-from penstock.programs import Program, read_program, record_program
-from penstock.snapshots.format import SavepointInfo, encode_info, read_info
+from penstock.snapshots.savepoint.format import SavepointInfo, encode_info, read_info
 from penstock.storage import open_storage
 from penstock.storage.sealed import seal
 from penstock.testing import ScriptedSource

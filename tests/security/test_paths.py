@@ -9,21 +9,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock import FileSink, FileSource, StreamEnvironment, ValueState, paths, read_output, snapshots
+from penstock import FileSink, FileSource, StreamEnvironment, ValueState, read_output, snapshots
 from penstock.config import NO_RESTART
-from penstock.connectors.files.committer import FileCommitter
-from penstock.connectors.files.log import encode_entry, read_entry
+from penstock.connectors.files.writing.committer import FileCommitter
+from penstock.connectors.files.writing.log_format import encode_entry, read_entry
 from penstock.connectors.protocol import CommitterContext
 from penstock.connectors.twophase.staging import staged_rows
-from penstock.epochs.control import Inbox, Request
-from penstock.epochs.fencing import read_job
-from penstock.epochs.lineage import Note, read_lineage
-from penstock.epochs.mirroring import Mirror
+from penstock.epochs.availability.mirror import Mirror
 from penstock.errors import CorruptFileError, PenstockError, SourceError, StorageError
 from penstock.ids import Epoch, JobId, StepId, Term
-from penstock.runtime.manifest import load_manifest
-from penstock.snapshots.savepoint import make_savepoint
-from penstock.state.local import store_path
+from penstock.jobs import paths
+from penstock.jobs.lineage import Note, read_lineage
+from penstock.jobs.manifest import load_manifest
+from penstock.jobs.requests import Inbox, Request
+from penstock.jobs.terms import read_job
+from penstock.snapshots.savepoint.savepoint import make_savepoint
+from penstock.state.stores.local import store_path
 from penstock.storage import open_named, open_storage
 from penstock.storage.sealed import seal
 from tests.security.hostile import (

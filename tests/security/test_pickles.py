@@ -14,8 +14,8 @@ import pytest
 from penstock import ValueState, snapshots
 from penstock.connectors.volatile import CommittedOnce
 from penstock.errors import CorruptFileError, StateError
-from penstock.snapshots.savepoint import make_savepoint
-from penstock.state.codecs import PICKLE
+from penstock.snapshots.savepoint.savepoint import make_savepoint
+from penstock.state.encoding.codecs import PICKLE
 from penstock.storage import open_storage
 from tests.security.hostile import Keeping, Trap, forge_manifest, forge_savepoint, keeping, newest_manifest, penstock
 

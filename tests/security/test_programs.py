@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from penstock import snapshots
+from penstock.compile.programs import file_hash
 from penstock.errors import ConfigError
-from penstock.programs import file_hash
-from penstock.snapshots.replaying.whose_program import PLAIN_SETTINGS
+from penstock.snapshots.replay.whose_program import PLAIN_SETTINGS
 from tests.security.hostile import forge_program, penstock
 
 PROGRAM = """

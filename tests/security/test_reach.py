@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from penstock import StreamEnvironment, ValueState
-from penstock.epochs.control import ask
+from penstock.compile.programs import Program
 from penstock.errors import AlreadyExistsError, StateError
-from penstock.programs import Program
-from penstock.state.local import store_path
+from penstock.jobs.requests import ask
+from penstock.state.stores.local import store_path
 from penstock.storage import open_storage
 from tests.security.hostile import Keeping, keeping
 

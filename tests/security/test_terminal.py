@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock import StreamEnvironment, ValueState
-from penstock.cli.printable import PrintableConsole, PrintableFormatter, printable
-from penstock.cli.tables import print_table
-from penstock.epochs.lineage import Note
+from penstock.cli.screen.printable import PrintableConsole, PrintableFormatter, printable
+from penstock.cli.screen.tables import print_table
 from penstock.ids import Epoch, JobId
+from penstock.jobs.lineage import Note
 from penstock.storage.sealed import seal
 from tests.security.hostile import ESCAPES, Keeping, forge_document, forge_manifest, penstock
 

@@ -28,7 +28,7 @@ from penstock import (
     count,
 )
 from penstock import aggregates as agg
-from penstock.snapshots.savepoint import make_savepoint
+from penstock.snapshots.savepoint.savepoint import make_savepoint
 from penstock.storage import open_storage
 from penstock.testing import Cut, ScriptedSource, execute_inline
 

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock import FileSink, SessionWindows, StreamEnvironment, Watermarks, avg, count, read_output
-from penstock.connectors.files.published import read_rows
+from penstock.connectors.files.reading.published import read_rows
 from penstock.errors import DrainedError
-from tests.epochs.drained_program import bounded, drain, events, output, put
+from tests.epochs.starting.drained_program import bounded, drain, events, output, put
 
 pytestmark = pytest.mark.spark
 

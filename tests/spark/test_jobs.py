@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from penstock import StreamEnvironment
 from penstock.errors import UserCodeError
 from penstock.executors.spark.executor import SparkExecutor
-from penstock.runtime.orders import EpochOrder, TaskReport
+from penstock.runtime.messages import EpochOrder, TaskReport
 from tests.laws.trying import Crash, check_exact, crash, run
 from tests.spark.launching import launch
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
 from penstock import snapshots
-from penstock.connectors.files.published import read_rows
+from penstock.connectors.files.reading.published import read_rows
 from penstock.testing import End, ScriptedSource, execute_inline
 from tests.snapshots.shops import orders, program, run_some, save
 

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock import Job
-from penstock.connectors.files.published import read_rows
-from penstock.snapshots.regrouping import regroup
+from penstock.connectors.files.reading.published import read_rows
+from penstock.snapshots.edit.regrouping import regroup
 from tests.spark.launching import launch
 from tests.spark.programs import restored as job
 

@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock import Job, StreamEnvironment
-from penstock.connectors.files.published import read_rows
+from penstock.connectors.files.reading.published import read_rows
 from penstock.errors import ConfigError, PenstockError
-from penstock.snapshots.format import SavepointInfo
+from penstock.snapshots.savepoint.format import SavepointInfo
 from tests.snapshots.saving import contents
 from tests.spark.launching import launch
 from tests.spark.programs import saved as job

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import CollectionSource, FileSink, StreamEnvironment
-from penstock.connectors.files.published import read_rows
+from penstock.connectors.files.reading.published import read_rows
 from penstock.errors import ExecutorLostError
 from penstock.executors.spark.engine import SparkEngine
 from penstock.executors.spark.watch import Sight

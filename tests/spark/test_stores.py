@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock import GeneratorSource, KeyedContext, KeyedProcessFunction, StreamEnvironment, ValueState
-from penstock.epochs.control import ask
 from penstock.epochs.history import EpochRecord
-from penstock.state.holding import has_ended
+from penstock.jobs.requests import ask
+from penstock.state.stores.holding import has_ended
 from penstock.storage import open_storage
 from penstock.testing import CollectSink
 from tests.state.kinds import KINDS

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.connectors.files.published import read_rows
-from penstock.epochs.fencing import find_head
+from penstock.connectors.files.reading.published import read_rows
+from penstock.jobs.terms import find_head
 from penstock.storage import open_storage
 from tests.spark.launching import launch
 from tests.spark.programs import upgraded as job

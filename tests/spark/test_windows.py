@@ -17,8 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock import EpochRecord
-from penstock.connectors.files.published import read_rows
-from penstock.plan.rewrites import rewrite
+from penstock.compile.rewrites import rewrite
+from penstock.connectors.files.reading.published import read_rows
 from tests.spark.launching import launch
 from tests.spark.programs import windows as job
 from tests.windows.naive import Case, Contents, Naive, Pair

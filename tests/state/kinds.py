@@ -6,9 +6,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from penstock.state.lmdb_store import LmdbStore
-from penstock.state.memory_store import MemoryStore
-from penstock.state.store import LocalStore, StoreKind
+from penstock.state.stores.lmdb_store import LmdbStore
+from penstock.state.stores.memory_store import MemoryStore
+from penstock.state.stores.store import LocalStore, StoreKind
 
 _ROCKSDB = find_spec("rocksdict") is not None
 needs_rocksdb = pytest.mark.skipif(not _ROCKSDB, reason="the package rocksdict is not installed: pip install 'penstock[rocksdb]'")
@@ -22,6 +22,6 @@ def open_store(kind: StoreKind, path: str) -> LocalStore:
         return MemoryStore.open(path)
     if kind == "lmdb":
         return LmdbStore.open(path)
-    from penstock.state.rocksdb_store import RocksdbStore
+    from penstock.state.stores.rocksdb_store import RocksdbStore
 
     return RocksdbStore.open(path)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ConfigError, StateError
+from penstock.state.encoding.keys import encode_key, key_codec
 from penstock.state.key_groups import (
     CRC32,
     MIXED,
@@ -19,7 +20,6 @@ from penstock.state.key_groups import (
     groups_of,
     partition_of,
 )
-from penstock.state.keys import encode_key, key_codec
 
 sizes = st.integers(1, 512).flatmap(lambda most: st.tuples(st.integers(1, most), st.just(most)))
 hashes = st.sampled_from((CRC32, MIXED))

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from penstock.state.encoding.keys import encode_key
 from penstock.state.key_groups import CRC32, NEW_JOBS, Groups, KeyGroups, default_max_parallelism
-from penstock.state.keys import encode_key
 
 PARTITIONS = range(2, 65)
 MOST = 100 * PARTITIONS[-1]

@@ -13,7 +13,7 @@ from obstore import exceptions
 
 from penstock import FileSink, GeneratorSource, StreamEnvironment
 from penstock.config import NO_RESTART
-from penstock.connectors.files.published import read_rows
+from penstock.connectors.files.reading.published import read_rows
 from penstock.errors import AlreadyExistsError
 from penstock.storage import Storage, object_store, open_storage
 from tests.storage.contract import BIG, paths

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.epochs.control import ask
+from penstock.jobs.requests import ask
 from penstock.storage import open_storage
 from tests.torture.faults import Campaign, Fault, Round
 from tests.torture.oracle import JOBS, Job, difference

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from penstock import aggregates as agg
 from penstock import approx_distinct, avg, collect, count, first, last, stddev, top_n
 from penstock.errors import ConfigError, PlanError
-from penstock.state.untyped import decode_untyped, encode_untyped
+from penstock.state.encoding.untyped import decode_untyped, encode_untyped
 from penstock.windows.aggregates import Aggregate
 from penstock.windows.declared import Declared
 from penstock.windows.sketches import EXACT, hash_of

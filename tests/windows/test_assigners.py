@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock import GlobalWindows, SessionWindows, SlidingWindows, TimeWindow, TumblingWindows
 from penstock.errors import ConfigError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK
-from penstock.windows.merging import InFlight, merge_windows
+from penstock.windows.operators.merging import InFlight, merge_windows
 from penstock.windows.window import GLOBAL, decode_window, encode_window
 
 times = st.integers(MIN_WATERMARK, MAX_WATERMARK)

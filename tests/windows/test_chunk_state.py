@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from penstock import StreamEnvironment, TumblingWindows, Watermarks, count
 from penstock.ids import MAX_WATERMARK
+from penstock.state.encoding.keys import encode_key, key_codec
 from penstock.state.key_groups import NEW_JOBS, KeyGroups
-from penstock.state.keys import encode_key, key_codec
 from penstock.testing import execute_inline
 from penstock.windows.columnar.chunk_state import ChunkState
 from penstock.windows.columnar.chunks import Chunk, KeyIndex, merged

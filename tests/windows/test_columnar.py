@@ -37,9 +37,9 @@ from penstock import (
     stddev,
 )
 from penstock import aggregates as agg
-from penstock.connectors.files.published import read_rows
+from penstock.compile.rewrites import rewrite
+from penstock.connectors.files.reading.published import read_rows
 from penstock.errors import PlanError, UserCodeError
-from penstock.plan.rewrites import rewrite
 from penstock.runtime.operators.source import SourceStep
 from penstock.testing import execute_inline, run_inline
 from penstock.windows.aggregates import Aggregate

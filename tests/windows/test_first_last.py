@@ -22,8 +22,8 @@ from penstock import (
     snapshots,
 )
 from penstock import aggregates as agg
+from penstock.compile.rewrites import rewrite
 from penstock.ids import StepId
-from penstock.plan.rewrites import rewrite
 from penstock.testing import Cut, End, Record, ScriptedSource, Watermark, run_inline, scripted_watermarks
 from penstock.windows.columnar.merge import MergeStep
 

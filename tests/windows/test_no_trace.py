@@ -23,7 +23,7 @@ from penstock import (
     count,
     per_window,
 )
-from penstock.state import keyed
+from penstock.state.overlay import keyed
 from penstock.testing import OperatorHarness, WindowHarness
 
 Windows = Callable[[KeyedStream[Any, Any]], DataStream[Any]]

@@ -13,27 +13,27 @@ from contextvars import ContextVar
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from penstock.api.driving import Driver
 from penstock.api.job import Job
 from penstock.api.stream import DataStream
+from penstock.compile.programs import intercept as intercept
+from penstock.compile.programs import overrides as overrides
+from penstock.compile.programs import running
 from penstock.config import JobConfig
 from penstock.connectors.collection.source import CollectionSource
 from penstock.connectors.protocol import Source
+from penstock.diagnosis.tracebacks import folding
 from penstock.epochs.clock import Clock
 from penstock.epochs.executor import Executor
 from penstock.epochs.history import JobResult, Listener
-from penstock.epochs.status import StatusWriter
 from penstock.errors import ConfigError, PlanError, UserCodeError, did_you_mean
+from penstock.jobs.status import StatusWriter
 from penstock.plan.nodes import Graph
-from penstock.programs import intercept as intercept
-from penstock.programs import overrides as overrides
-from penstock.programs import running
+from penstock.running.driving import Driver
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
 from penstock.storage import open_storage
 from penstock.timing.durations import to_ms
 from penstock.timing.watermarks import Watermarks
-from penstock.tracebacks import folding
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ class StreamEnvironment:
 
     def explain(self) -> str:
         """Steps, stages, exchanges, state and ids, as text."""
-        from penstock.plan.explain import explain_text
+        from penstock.compile.explain import explain_text
 
         return explain_text(self._graph, self.config)
 

@@ -6,16 +6,16 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.epochs.drivers import ask_driver, is_driven, stop_driver
-from penstock.epochs.lineage import Lineage, read_lineage
+from penstock.compile.programs import Planned
 from penstock.ids import Epoch
-from penstock.programs import Planned
-from penstock.snapshots.format import SavepointInfo
-from penstock.snapshots.kept import KeptEpoch, list_epochs
-from penstock.snapshots.place import check_free
-from penstock.snapshots.replaying.replay import LIMIT, replay
-from penstock.snapshots.replaying.result import NO_KEY, Replay
-from penstock.snapshots.savepoint import Told, job_in, make_savepoint
+from penstock.jobs.lineage import Lineage, read_lineage
+from penstock.jobs.liveness import ask_driver, is_driven, stop_driver
+from penstock.snapshots.replay.replay import LIMIT, replay
+from penstock.snapshots.replay.result import NO_KEY, Replay
+from penstock.snapshots.savepoint.format import SavepointInfo
+from penstock.snapshots.savepoint.savepoint import Told, job_in, make_savepoint
+from penstock.snapshots.savepoint.target_folder import check_free
+from penstock.snapshots.view.retained import KeptEpoch, list_epochs
 from penstock.storage import open_storage
 
 

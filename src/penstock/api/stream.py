@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from penstock.connectors.printing.sink import PrintSink
 from penstock.connectors.protocol import Sink
+from penstock.diagnosis.tracebacks import folding
 from penstock.errors import PlanError
 from penstock.functions import (
     Call,
@@ -27,7 +28,6 @@ from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.stateless import Stateless, StatelessKind
 from penstock.runtime.operators.union import Union
 from penstock.timing.timestamps import Unit, check_unit
-from penstock.tracebacks import folding
 
 if TYPE_CHECKING:
     from penstock.api.environment import StreamEnvironment

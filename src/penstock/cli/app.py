@@ -11,23 +11,23 @@ from typing import Annotated
 import typer
 
 import penstock
-from penstock.cli.check import check_command
-from penstock.cli.clean import clean_command
-from penstock.cli.diff import diff_command
-from penstock.cli.doctor import doctor_command
-from penstock.cli.epochs import epochs_command
-from penstock.cli.explain import explain_command
-from penstock.cli.jobs import jobs_command
-from penstock.cli.lineage import lineage_command
+from penstock.cli.commands.check import check_command
+from penstock.cli.commands.clean import clean_command
+from penstock.cli.commands.diff import diff_command
+from penstock.cli.commands.doctor import doctor_command
+from penstock.cli.commands.epochs import epochs_command
+from penstock.cli.commands.explain import explain_command
+from penstock.cli.commands.jobs import jobs_command
+from penstock.cli.commands.lineage import lineage_command
+from penstock.cli.commands.replay import replay_command
+from penstock.cli.commands.rescale import rescale_command
+from penstock.cli.commands.run import run_command
+from penstock.cli.commands.savepoint import savepoint_command
+from penstock.cli.commands.savepoint_rewrite import savepoint_rewrite_command
+from penstock.cli.commands.state import state_command
+from penstock.cli.commands.stop import stop_command
 from penstock.cli.options import Command, ProgramCommand
-from penstock.cli.printable import PrintableFormatter, echo
-from penstock.cli.replay import replay_command
-from penstock.cli.rescale import rescale_command
-from penstock.cli.run import run_command
-from penstock.cli.savepoint import savepoint_command
-from penstock.cli.savepoint_rewrite import savepoint_rewrite_command
-from penstock.cli.state import state_command
-from penstock.cli.stop import stop_command
+from penstock.cli.screen.printable import PrintableFormatter, echo
 
 app = typer.Typer(
     name="penstock",

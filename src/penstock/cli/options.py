@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from penstock.cli.problems import show_problem
+from penstock.cli.screen.problems import show_problem
 from penstock.errors import ConfigError, did_you_mean
 
 USAGE = 2

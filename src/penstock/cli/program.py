@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.programs import run_program
+from penstock.compile.programs import run_program
 
 __all__ = ["run_program"]

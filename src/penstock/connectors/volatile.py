@@ -12,8 +12,8 @@ from typing import Any
 from penstock.connectors.protocol import CommitterContext
 from penstock.errors import CorruptFileError
 from penstock.ids import Epoch
+from penstock.plan import job_pickle
 from penstock.records import Batch
-from penstock.runtime import shipping
 
 
 class VolatileWriter:
@@ -42,7 +42,7 @@ def pack(values: list[Any], count: int) -> bytes:
     try:
         return pickle.dumps((values, count), pickle.HIGHEST_PROTOCOL)
     except Exception:  # classes and functions of the user's script, which a worker cannot import by name
-        return shipping.dumps((values, count))
+        return job_pickle.dumps((values, count))
 
 
 def unpack(committable: Any) -> tuple[list[Any], int]:

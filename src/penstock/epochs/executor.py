@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.orders import EpochOrder, TaskReport
+from penstock.runtime.messages import EpochOrder, TaskReport
 
 
 class Executor(Protocol):

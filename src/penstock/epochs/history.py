@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Protocol, runtime_checkable
 
-from penstock.epochs.rescaling import Rescale
+from penstock.epochs.starting.rescaling import Rescale
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds, StepId
-from penstock.runtime.left_out import NOTHING, LeftOut, left_out_by
-from penstock.runtime.manifest import Manifest
-from penstock.runtime.orders import TaskReport
+from penstock.jobs.left_out import NOTHING, LeftOut, left_out_by
+from penstock.jobs.manifest import Manifest
+from penstock.runtime.messages import TaskReport
 
 ALL_PROCESSED = "finished: all input is processed"
 

@@ -2,8 +2,8 @@
 
     take over → (plan → run → hand over to be committed)* → finished, stopped, or failed for good
 
-Commits happen beside the epochs (see `penstock.epochs.pipeline`): the next epoch goes on from what the last one left, committed
-or not. An epoch that fails before its manifest has had no effect: it is simply planned anew, with a new plan number.
+Commits happen beside the epochs (see `penstock.epochs.committing.pipeline`): the next epoch goes on from what the last one left,
+committed or not. An epoch that fails before its manifest has had no effect: it is simply planned anew, with a new plan number.
 """
 
 from __future__ import annotations
@@ -14,41 +14,39 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from penstock.compile.programs import Program
+from penstock.compile.rewrites import rewrite
 from penstock.config import JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.deadlines import Closing
-from penstock.epochs.admission import Admission
-from penstock.epochs.agreement import check_agreement
-from penstock.epochs.checkpoints import Checkpoints
+from penstock.epochs.availability.lease_holder import SignOfLife
+from penstock.epochs.availability.mirror import Mirror, mirror_of
 from penstock.epochs.clock import Clock
-from penstock.epochs.commit import commit_sinks, write_manifest
-from penstock.epochs.compactor import Compactor
-from penstock.epochs.control import Inbox
-from penstock.epochs.deciding import Decider, Decision
-from penstock.epochs.endings import Endings
-from penstock.epochs.ends import describe_sinks, open_committers, open_sources
+from penstock.epochs.committing.commit_protocol import commit_sinks, write_manifest
+from penstock.epochs.committing.compaction_runner import CompactionRunner
+from penstock.epochs.committing.group_commit import GroupCommit
+from penstock.epochs.committing.intents import read_intent, write_intent
+from penstock.epochs.committing.orphans import OrphanSweep
+from penstock.epochs.committing.persisting import persist
+from penstock.epochs.committing.pipeline import Pipeline, RanEpoch
+from penstock.epochs.committing.retention import Retention
 from penstock.epochs.executor import Abandons, Executor
-from penstock.epochs.fencing import fenced, find_head
-from penstock.epochs.following import manifest_after, manifest_without
-from penstock.epochs.going_back import look_back, publication_of
 from penstock.epochs.history import JobResult, Listener, record_of
-from penstock.epochs.inputs import SourceInput
-from penstock.epochs.intents import read_intent, write_intent
-from penstock.epochs.lease import SignOfLife
-from penstock.epochs.local_state import LocalState
-from penstock.epochs.mirroring import Mirror, mirror_of
-from penstock.epochs.mirrors import mark_started, passed_over, read_mirror
-from penstock.epochs.opening import StateOpening
-from penstock.epochs.orphans import OrphanSweep
-from penstock.epochs.persisting import persist
-from penstock.epochs.pipeline import Pipeline, RanEpoch
-from penstock.epochs.publishing import Publishing
-from penstock.epochs.repairs import describe
-from penstock.epochs.rescaling import Rescale
-from penstock.epochs.restarting import GiveUp, Seen, after_failures, seen
-from penstock.epochs.results import committables_of, files_of
-from penstock.epochs.retention import Retention
-from penstock.epochs.takeover import (
+from penstock.epochs.planning.admission import Admission
+from penstock.epochs.planning.checkpoints import Checkpoints
+from penstock.epochs.planning.epoch_planner import Decision, EpochPlanner
+from penstock.epochs.planning.inputs import SourceInput
+from penstock.epochs.planning.next_manifest import manifest_after, manifest_without
+from penstock.epochs.planning.report_check import check_reports
+from penstock.epochs.planning.report_merge import committables_of, files_of
+from penstock.epochs.planning.restarting import GiveUp, Seen, after_failures, seen
+from penstock.epochs.starting.endpoints import describe_sinks, open_committers, open_sources
+from penstock.epochs.starting.local_state import LocalState
+from penstock.epochs.starting.opening import StateOpening
+from penstock.epochs.starting.output_replacement import describe
+from penstock.epochs.starting.rescaling import Rescale
+from penstock.epochs.starting.rewind import look_back, publication_of
+from penstock.epochs.starting.takeover import (
     Start,
     Taken,
     claim_of,
@@ -59,7 +57,7 @@ from penstock.epochs.takeover import (
     take_over,
     take_over_manifest,
 )
-from penstock.epochs.wholeness import is_damaged, state_files, with_way_out
+from penstock.epochs.stop_requests import StopRequests
 from penstock.errors import (
     CorruptFileError,
     DeltaTooLargeError,
@@ -73,13 +71,15 @@ from penstock.errors import (
 )
 from penstock.failpoints import fail_point
 from penstock.ids import MAX_WATERMARK, Epoch, Milliseconds, StepId, Term
+from penstock.jobs.left_out import LeftOut
+from penstock.jobs.manifest import Manifest, Rewind
+from penstock.jobs.mirror_record import mark_started, passed_over, read_mirror
+from penstock.jobs.requests import Inbox
+from penstock.jobs.terms import fenced, find_head
+from penstock.jobs.wholeness import is_damaged, state_files, with_way_out
 from penstock.plan.nodes import Graph
-from penstock.plan.rewrites import rewrite
-from penstock.programs import Program
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.left_out import LeftOut
-from penstock.runtime.manifest import Manifest, WentBack
-from penstock.runtime.orders import TaskReport
+from penstock.runtime.messages import TaskReport
 from penstock.storage import Storage
 from penstock.timing.durations import to_ms
 
@@ -141,7 +141,7 @@ class EpochLoop:
         """Why what runs is not waited for, though the job was to stop after it."""
         self._came_round = 0.0
         self._inbox = Inbox(storage)
-        self._endings = Endings(self._inbox, self._clock, drain=config.drain)
+        self._endings = StopRequests(self._inbox, self._clock, drain=config.drain)
         self._retention = Retention(storage, config.keep)
         self._admission = Admission(
             target_ms=to_ms(config.target_epoch),
@@ -165,14 +165,14 @@ class EpochLoop:
         self._head: Manifest
         """The newest epoch that has run, committed or not."""
         self._job: CompiledJob
-        self._decider: Decider
-        self._compactor: Compactor
+        self._decider: EpochPlanner
+        self._compactor: CompactionRunner
         self._orphans: OrphanSweep
-        self._publishing: Publishing
+        self._publishing: GroupCommit
         self._pipeline: Pipeline
         self._term = Term(0)
         """None is taken yet."""
-        self._back: WentBack | None = None
+        self._back: Rewind | None = None
         self._sources: list[SourceInput] = []
         self._committers: dict[StepId, Committer] = {}
 
@@ -278,12 +278,14 @@ class EpochLoop:
         if config.guarantee == "exactly-once" and self._back is None:
             confirm_output(storage, taken.head, self._committers)
         fail_point("recovery:committed")
-        self._compactor = Compactor(storage, self._job, self._term, config.compact_after, beside=config.executor != "inline")
+        self._compactor = CompactionRunner(
+            storage, self._job, self._term, config.compact_after, beside=config.executor != "inline"
+        )
         self._orphans = OrphanSweep(storage, self._term)
         self._retention = Retention(storage, config.keep)
         self._retention.load(taken.head.epochs)
         self._mirror = mirror_of(storage, config.mirror, taken.info, taken.term, config.keep)
-        self._publishing = Publishing(
+        self._publishing = GroupCommit(
             config=config,
             storage=storage,
             committers=self._committers,
@@ -303,7 +305,7 @@ class EpochLoop:
     def _begin(self, lost: Epoch, started: bool) -> None:
         """The take-over is committed: what there is to do before the first epoch."""
         config = self._config
-        self._decider = Decider(
+        self._decider = EpochPlanner(
             config=config,
             job=self._job,
             term=self._term,
@@ -425,7 +427,7 @@ class EpochLoop:
             reports = self._executor.run(order)
             self._warn(reports)
             fail_point("epoch:ran")
-            check_agreement(self._job, reports)
+            check_reports(self._job, reports)
         except PenstockError:
             self._abort(order.epoch, reports)
             raise

@@ -10,10 +10,10 @@ from typing import Any
 from penstock.errors import EpochFailedError, PenstockError
 from penstock.failpoints import InjectedError
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.orders import EpochOrder, TaskReport, attempt_name, decode_reports
+from penstock.runtime.messages import EpochOrder, TaskReport, attempt_name, decode_reports
 from penstock.runtime.services import FunctionPool
 from penstock.runtime.task import Task
-from penstock.state.cleaning import leave
+from penstock.state.stores.cleaning import leave
 
 
 class InlineExecutor:

@@ -9,15 +9,15 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from penstock.errors import CorruptFileError, LayersLostError
+from penstock.jobs.manifest import load_manifest
 from penstock.runtime.job import CompiledJob, Stage
-from penstock.runtime.manifest import load_manifest
-from penstock.runtime.orders import EpochOrder, PartitionState
-from penstock.runtime.spool import Entries, Spool
-from penstock.state.files import Block, FileRef, read_entries
+from penstock.runtime.layer_cache import Entries, LayerCache
+from penstock.runtime.messages import EpochOrder, PartitionState
+from penstock.state.files.durable import Block, FileRef, read_entries
 from penstock.state.key_groups import groups_of
-from penstock.state.layers import Layered, Layers, Reads
-from penstock.state.local import open_at, store_path
-from penstock.state.store import LocalStore, StoreSnapshot
+from penstock.state.overlay.layers import Layered, Layers, Reads
+from penstock.state.stores.local import open_at, store_path
+from penstock.state.stores.store import LocalStore, StoreSnapshot
 
 _recent: OrderedDict[tuple[str, str], Entries] = OrderedDict()
 """The last deltas this process wrote: the next epoch applies them without reading them back. By name and checksum, which has the
@@ -65,9 +65,9 @@ class CommittedState:
         return self._merged_layers() if self.partition_state.layers else None
 
     @property
-    def spool(self) -> Spool:
+    def spool(self) -> LayerCache:
         """The layers of this partition on this host."""
-        return Spool(self._store_path())
+        return LayerCache(self._store_path())
 
     def _open(self) -> None:
         state = self.partition_state

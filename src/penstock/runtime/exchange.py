@@ -17,8 +17,8 @@ from penstock.records import Batch, Columns, to_list
 from penstock.runtime.fields import fields_of
 from penstock.runtime.frames import Codes, Keyed, Payload, RowTypes, encode_frame, encode_payload
 from penstock.runtime.unshippable import cannot_be_sent
+from penstock.state.encoding.keys import KeyCodec
 from penstock.state.key_groups import KeyGroups
-from penstock.state.keys import KeyCodec
 
 KeySelector = tuple[str | int, ...] | Callable[[Any], Any]
 

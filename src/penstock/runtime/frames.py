@@ -24,8 +24,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.ids import Milliseconds
+from penstock.plan import job_pickle
 from penstock.records import Batch, Columns, Records, RowType
-from penstock.runtime import shipping
 
 DATA, TRAILER = 0, 1
 _HEAD = Struct("<BHIIq")
@@ -211,7 +211,7 @@ def dump_values(values: list[Any]) -> tuple[int, bytes]:
     try:
         return _PICKLED, pickle.dumps(values, protocol=5)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return _CLOUDPICKLED, shipping.dumps(values)
+        return _CLOUDPICKLED, job_pickle.dumps(values)
 
 
 def load_values(kind: int, data: bytes | memoryview) -> list[Any]:

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from penstock.ids import JobId, StepId
+from penstock.plan import job_pickle
 from penstock.records import DICT_ROW, RowType
-from penstock.runtime import shipping
 from penstock.runtime.exchange import Channel
 from penstock.runtime.operators.operator import Definition
 from penstock.runtime.unshippable import cannot_be_shipped
 from penstock.state.key_groups import KeyGroups
-from penstock.state.store import StoreKind
+from penstock.state.stores.store import StoreKind
 from penstock.storage import Storage
 
 
@@ -81,7 +81,7 @@ class CompiledJob:
 
     def dumps(self) -> bytes:
         try:
-            shipped = shipping.dumps(self)
+            shipped = job_pickle.dumps(self)
         except Exception as error:
             steps = [step for stage in self.stages for step in stage.steps]
             parts: list[tuple[str, Any, Any]] = [(step.step, step.definition, step.definition.function()) for step in steps]
@@ -101,5 +101,5 @@ def load_job(data: bytes) -> CompiledJob:
     for path in paths:
         if path not in sys.path:
             sys.path.append(path)
-    job: CompiledJob = shipping.loads(shipped)
+    job: CompiledJob = job_pickle.loads(shipped)
     return job

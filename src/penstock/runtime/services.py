@@ -8,17 +8,17 @@ from typing import Any, Protocol
 
 from penstock.connectors.protocol import Committable, WriterContext
 from penstock.contexts import RuntimeContext
+from penstock.diagnosis.tracebacks import innermost
 from penstock.errors import PenstockError, UserCodeError
 from penstock.functions import Function
 from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
 from penstock.runtime.committed import CommittedState
 from penstock.runtime.job import CompiledJob, Stage
-from penstock.runtime.orders import EpochOrder
+from penstock.runtime.messages import EpochOrder
+from penstock.state.encoding.keys import key_codec
 from penstock.state.key_groups import groups_of
-from penstock.state.keyed import KeyedState, Times
-from penstock.state.keys import key_codec
-from penstock.state.timers import TimerQueue
-from penstock.tracebacks import innermost
+from penstock.state.overlay.keyed import KeyedState, Times
+from penstock.state.overlay.timers import TimerQueue
 
 TimerStates = tuple[str, str, str, str]
 

@@ -19,11 +19,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 
-from penstock import paths
+from penstock.diagnosis.failures import nature_of
+from penstock.diagnosis.tracebacks import folded
 from penstock.errors import DeltaTooLargeError, EpochFailedError, PenstockError, StorageError
 from penstock.failpoints import fail_point
-from penstock.failures import nature_of
 from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
+from penstock.jobs import paths
 from penstock.runtime.committed import CommittedState, remember_delta
 from penstock.runtime.exchange import ChannelWriter, FrameWriter
 from penstock.runtime.frames import (
@@ -37,16 +38,15 @@ from penstock.runtime.frames import (
     is_trailer,
 )
 from penstock.runtime.job import CompiledJob, Stage
+from penstock.runtime.messages import EpochOrder, Failure, StepMetrics, TaskReport, encode_report
 from penstock.runtime.operators.operator import Operator, Port, Receiver
 from penstock.runtime.operators.sink import SinkOperator, SinkStep
 from penstock.runtime.operators.source import SourceOperator
-from penstock.runtime.orders import EpochOrder, Failure, StepMetrics, TaskReport, encode_report
 from penstock.runtime.services import FunctionPool, Services
 from penstock.runtime.spill import FrameBuffer
-from penstock.state.files import FileIdentity, encode_delta, write_delta, write_merged_delta
-from penstock.state.keys import key_codec
+from penstock.state.encoding.keys import key_codec
+from penstock.state.files.durable import FileIdentity, encode_delta, write_delta, write_merged_delta
 from penstock.timing.valve import Valve
-from penstock.tracebacks import folded
 
 Entry = tuple[bytes, bytes | None]
 

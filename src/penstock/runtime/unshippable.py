@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.errors import PlanError, UserCodeError
 from penstock.functions import function_location
-from penstock.runtime import shipping
+from penstock.plan import job_pickle
 
 DEEPEST = 30
 
@@ -57,7 +57,7 @@ Way = list[tuple[str, Any]]
 
 def _failure(value: Any) -> Exception | None:
     try:
-        shipping.dumps(value)
+        job_pickle.dumps(value)
     except Exception as error:
         return error
     return None

@@ -9,16 +9,16 @@ replayed.
 May import everything below it; `pyspark` is not imported here.
 """
 
-from penstock.snapshots.building import SnapshotBuilder, build
-from penstock.snapshots.comparing import Change, SnapshotDiff, StateDiff, diff
-from penstock.snapshots.editing import SnapshotEditor, StateEditor, edit
-from penstock.snapshots.output_diff import OutputDiff, diff_output
-from penstock.snapshots.preflight import Preflight, check
-from penstock.snapshots.reading import Snapshot, SnapshotState, read
-from penstock.snapshots.regrouping import regroup
-from penstock.snapshots.replaying.choice import Replayable, replayable
-from penstock.snapshots.replaying.replay import replay
-from penstock.snapshots.replaying.result import Replay, StepReplay
+from penstock.snapshots.diff.comparing import Change, SnapshotDiff, StateDiff, diff
+from penstock.snapshots.diff.output_diff import OutputDiff, diff_output
+from penstock.snapshots.edit.building import SnapshotBuilder, build
+from penstock.snapshots.edit.editing import SnapshotEditor, StateEditor, edit
+from penstock.snapshots.edit.regrouping import regroup
+from penstock.snapshots.replay.replay import replay
+from penstock.snapshots.replay.result import Replay, StepReplay
+from penstock.snapshots.replay.selection import Replayable, replayable
+from penstock.snapshots.restore.preflight import Preflight, check
+from penstock.snapshots.view.reading import Snapshot, SnapshotState, read
 
 __all__ = [
     "Change",

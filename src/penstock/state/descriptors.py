@@ -1,8 +1,8 @@
 """State as it is declared on a function class.
 
 The declaration is a value: planner, manifest and upgrade check read it without running anything. In a worker each declared
-name is bound, on the function's instance, to a handle with the same methods (see `penstock.state.handles`) that works on the
-current key.
+name is bound, on the function's instance, to a handle with the same methods (see `penstock.state.overlay.handles`) that works
+on the current key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 from penstock.errors import ConfigError, PlanError, StateError
 from penstock.functions import AggregateFunction, Call, aggregate_calls, call_of
 from penstock.ids import Milliseconds
-from penstock.state.aliases import Aliases
+from penstock.state.encoding.aliases import Aliases
 from penstock.timing.durations import to_ms
 
 T = TypeVar("T")

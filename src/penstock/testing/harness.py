@@ -22,25 +22,25 @@ import numpy as np
 from penstock.api.environment import StreamEnvironment
 from penstock.api.keyed import KeyedStream
 from penstock.api.stream import DataStream
-from penstock.epochs.layout import claim_states, lay_out
-from penstock.epochs.results import files_of, next_due, next_layout, watermarks_of
+from penstock.compile.layout import claim_states, lay_out
+from penstock.compile.stages import cut
+from penstock.epochs.planning.report_merge import files_of, next_due, next_layout, watermarks_of
 from penstock.functions import OutputTag
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds, StepId, Term
+from penstock.jobs.manifest import StateLayout
 from penstock.plan.nodes import Graph
-from penstock.plan.stages import cut
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.frames import Keyed
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.manifest import StateLayout
+from penstock.runtime.messages import EpochOrder, PartitionState, attempt_name
 from penstock.runtime.operators.keyed import KeyedProcess
 from penstock.runtime.operators.operator import Definition, ErrorPolicy, Operator, Outputs, Receiver
-from penstock.runtime.orders import EpochOrder, PartitionState, attempt_name
 from penstock.runtime.services import FunctionPool, Services
 from penstock.runtime.task import Task
-from penstock.state.handles import Changes
+from penstock.state.encoding.keys import key_codec
+from penstock.state.entries.layout import state_id_of_store_key
 from penstock.state.key_groups import NEW_JOBS, KeyGroups, partition_of
-from penstock.state.keys import key_codec
-from penstock.state.layout import state_id_of_store_key
+from penstock.state.overlay.handles import Changes
 from penstock.storage import LocalStorage
 from penstock.testing.running import close_stores
 from penstock.timing.valve import Valve

@@ -24,25 +24,25 @@ from penstock.api.stream import DataStream
 from penstock.errors import ConfigError, CorruptFileError, UserCodeError
 from penstock.functions import ReduceFunction
 from penstock.ids import MIN_WATERMARK, Milliseconds
+from penstock.jobs.manifest import StateLayout
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Records, RowType
 from penstock.runtime.frames import Keyed
-from penstock.runtime.manifest import StateLayout
 from penstock.runtime.operators.keyed import KeyedProcess
 from penstock.runtime.operators.map_batches import MapBatches
 from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Definition
 from penstock.runtime.operators.stateless import Stateless
 from penstock.runtime.rolling import Reduce
-from penstock.snapshots.plain_values import from_plain, to_plain
-from penstock.snapshots.replaying.entries import StateForms
-from penstock.snapshots.replaying.result import NO_KEY
-from penstock.snapshots.replaying.state_items import StateItem, entries_of, items_of
-from penstock.snapshots.replaying.tape import VERSION, why_not_run
-from penstock.snapshots.replaying.tracing import key_type_of
-from penstock.state.files import FileIdentity, write_delta
+from penstock.snapshots.replay.entries import StateForms
+from penstock.snapshots.replay.plain_values import from_plain, to_plain
+from penstock.snapshots.replay.recording import VERSION, why_not_run
+from penstock.snapshots.replay.result import NO_KEY
+from penstock.snapshots.replay.state_items import StateItem, entries_of, items_of
+from penstock.snapshots.replay.watching.tracing import key_type_of
+from penstock.state.encoding.keys import key_codec
+from penstock.state.encoding.untyped import loaded_class
+from penstock.state.entries.layout import split_timer_key, state_id_of_store_key
+from penstock.state.files.durable import FileIdentity, write_delta
 from penstock.state.key_groups import CRC32
-from penstock.state.keys import key_codec
-from penstock.state.layout import split_timer_key, state_id_of_store_key
-from penstock.state.untyped import loaded_class
 from penstock.testing.harness import STEP, Emitted, OperatorHarness, Snapshot
 
 STATELESS = ("map", "flat_map", "filter", "process")

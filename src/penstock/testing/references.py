@@ -13,7 +13,7 @@ from typing import Any
 from penstock.functions import OutputTag
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
 from penstock.state.descriptors import AggregatingState, ListState, MapState, ReducingState, State, ValueState, declared_states
-from penstock.state.keys import encode_key
+from penstock.state.encoding.keys import encode_key
 from penstock.testing.markers import End, ProcessingTime, Record, Watermark, as_items
 
 Emission = tuple[Any, Any]

@@ -16,8 +16,8 @@ from penstock.epochs.history import EpochRecord, JobResult
 from penstock.epochs.loop import EpochLoop
 from penstock.executors.inline import InlineExecutor
 from penstock.ids import Milliseconds
-from penstock.snapshots.restore import starting_from
-from penstock.state.store import open_stores
+from penstock.snapshots.restore.restore import starting_from
+from penstock.state.stores.store import open_stores
 from penstock.storage import open_storage
 from penstock.testing.clock import VirtualClock
 

@@ -9,7 +9,7 @@ from penstock.contexts import ProcessContext
 from penstock.errors import PlanError
 from penstock.functions import Function
 from penstock.state.descriptors import State
-from penstock.state.keyed import KeyedState
+from penstock.state.overlay.keyed import KeyedState
 from penstock.windows.window import GLOBAL, TimeWindow
 
 K = TypeVar("K")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.state.keys import encode_key
+from penstock.state.encoding.keys import encode_key
 
 Distinct = set[int] | bytes
 """Up to `EXACT` hashes; or 4096 registers, each with the highest rank that was seen of its hashes."""

@@ -14,7 +14,7 @@ from penstock.ids import StepId
 from penstock.runtime.operators.operator import Definition, KeyFields, Operator, StateDeclaration
 from penstock.runtime.services import TIMER_STATES, Services, TimerStates
 from penstock.state.descriptors import Evolving, ListState, State, ValueState, declared_states, state_calls, value_state
-from penstock.state.handles import check_defaults
+from penstock.state.overlay.handles import check_defaults
 from penstock.windows.arrow_function import ArrowFunction
 from penstock.windows.assigners import AlignedWindows
 from penstock.windows.declared import Declared
@@ -159,7 +159,7 @@ class WindowStep(Definition):
         )
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
-        from penstock.windows.operator import window_operator
+        from penstock.windows.operators.operator import window_operator
 
         return window_operator(step, services, self)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from penstock import EpochRecord
 from penstock.config import RestartPolicy
 from penstock.executors.spark.executor import SparkExecutor
-from penstock.runtime.orders import EpochOrder, TaskReport
+from penstock.runtime.messages import EpochOrder, TaskReport
 from tests.laws.trying import COUNT, check_exact, program
 from tests.torture.processes import of_session
 

@@ -15,10 +15,10 @@ from typing import Any, get_args
 
 import pyarrow as pa
 
-from penstock.connectors.files.committer import FileCommitter
 from penstock.connectors.files.formats import FormatName
-from penstock.connectors.files.output.arrow_types import arrow_schema
-from penstock.connectors.files.writers import FileWriter
+from penstock.connectors.files.writing.arrow_types import arrow_schema
+from penstock.connectors.files.writing.committer import FileCommitter
+from penstock.connectors.files.writing.writers import FileWriter
 from penstock.connectors.protocol import CommitterContext, WriterContext
 from penstock.errors import ConfigError
 from penstock.functions import Call, call_of

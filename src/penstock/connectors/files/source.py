@@ -12,10 +12,10 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from typing import Any, Literal, cast
 
-from penstock.connectors.files.enumerator import FileEnumerator
 from penstock.connectors.files.formats import FORMATS, FormatName
-from penstock.connectors.files.readers import FileReader
-from penstock.connectors.files.shapes import shape_of
+from penstock.connectors.files.reading.enumerator import FileEnumerator
+from penstock.connectors.files.reading.readers import FileReader
+from penstock.connectors.formats.shapes import shape_of
 from penstock.connectors.protocol import SourceContext
 from penstock.errors import ConfigError
 from penstock.records import RowType

@@ -11,9 +11,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.connectors.files.lines import BadRecords
-from penstock.connectors.files.parquet_rows import ParquetRows
-from penstock.connectors.files.shapes import shape_of
+from penstock.connectors.formats.lines import BadRecords
+from penstock.connectors.formats.parquet_rows import ParquetRows
+from penstock.connectors.formats.shapes import shape_of
 from penstock.connectors.protocol import Split
 from penstock.errors import NotFoundError, SourceError
 from penstock.ids import StepId

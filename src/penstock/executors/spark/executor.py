@@ -25,7 +25,7 @@ from penstock.executors.spark.watch import CANCEL_S, FIRST_S, START_S, JobWatch,
 from penstock.executors.spark.worker import CloseFunctions, StageFunction, nothing
 from penstock.failpoints import fail_point
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.orders import EpochOrder, TaskReport, decode_reports, encode_order
+from penstock.runtime.messages import EpochOrder, TaskReport, decode_reports, encode_order
 
 log = logging.getLogger("penstock")
 

@@ -13,10 +13,10 @@ from typing import Any
 from pyspark import TaskContext
 
 from penstock.runtime.job import CompiledJob, load_job
-from penstock.runtime.orders import EpochOrder, attempt_name, decode_order
+from penstock.runtime.messages import EpochOrder, attempt_name, decode_order
 from penstock.runtime.services import FunctionPool
 from penstock.runtime.task import Task
-from penstock.state.cleaning import clean_beside, leave, leave_others
+from penstock.state.stores.cleaning import clean_beside, leave, leave_others
 
 _LOOK_EVERY = 100
 """Tasks."""

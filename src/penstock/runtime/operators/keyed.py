@@ -24,10 +24,10 @@ from penstock.runtime.operators.stateless import repeated
 from penstock.runtime.rolling import Rolling
 from penstock.runtime.services import TIMER_STATES, Services
 from penstock.state.descriptors import declared_states, state_calls
-from penstock.state.handles import bind_states, check_defaults
-from penstock.state.keyed import KeyedState, Slot
-from penstock.state.timers import TimerQueue
-from penstock.state.writes import Place
+from penstock.state.overlay.handles import bind_states, check_defaults
+from penstock.state.overlay.keyed import KeyedState, Slot
+from penstock.state.overlay.timers import TimerQueue
+from penstock.state.overlay.writes import Place
 
 ROWS_AT_A_TIME = 4096
 """So many rows become Python records, are processed and passed on together: they fit into the cache of a core."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 import numpy as np
 
+from penstock.diagnosis.tracebacks import innermost
 from penstock.errors import CorruptFileError, PenstockError, ReturnedValueError, StateError, UserCodeError
 from penstock.functions import Call, function_location
 from penstock.ids import Milliseconds, StepId
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.state.descriptors import State
 from penstock.timing.valve import Valve
-from penstock.tracebacks import innermost
 
 if TYPE_CHECKING:
     from penstock.runtime.frames import Payload

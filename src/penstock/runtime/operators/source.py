@@ -13,8 +13,8 @@ from penstock.errors import PenstockError, SourceError, UserCodeError
 from penstock.functions import Call, CallsFunctions, function_location
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.records import Batch
+from penstock.runtime.messages import SourceOrder
 from penstock.runtime.operators.operator import Definition, Operator
-from penstock.runtime.orders import SourceOrder
 from penstock.runtime.services import Services
 from penstock.timing.timestamps import HINT_NOTE, RECORD_NOTE, unit_warning
 from penstock.timing.watermarks import PartitionClock, Watermarks

@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 
 from penstock.errors import CorruptFileError, StateError
+from penstock.state.encoding.keys import KeyCodec
 from penstock.state.key_groups import KeyGroups
-from penstock.state.keys import KeyCodec
 from penstock.windows.columnar.measures import Measure, Vectors
 from penstock.windows.columnar.vectors import Rows, dump_vector, load_vector
 

@@ -16,8 +16,8 @@ from penstock.records import Columns
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
 from penstock.runtime.services import Services
+from penstock.state.encoding.keys import key_codec
 from penstock.state.key_groups import groups_of
-from penstock.state.keys import key_codec
 from penstock.windows.aggregates import Aggregate
 from penstock.windows.columnar.chunk_state import ChunkState
 from penstock.windows.columnar.chunks import Chunk, KeyIndex

@@ -21,7 +21,7 @@ from penstock.runtime.fields import fields_of
 from penstock.runtime.frames import Codes, Keyed
 from penstock.runtime.operators.operator import Definition, Operator
 from penstock.runtime.services import Services
-from penstock.state.keys import key_codec
+from penstock.state.encoding.keys import key_codec
 from penstock.windows.aggregates import Aggregate
 from penstock.windows.columnar.chunks import Chunk
 from penstock.windows.columnar.measures import Vectors

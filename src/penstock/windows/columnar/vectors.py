@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.state.untyped import decode_untyped, encode_untyped
+from penstock.state.encoding.untyped import decode_untyped, encode_untyped
 
 Vector = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]

@@ -1,0 +1,1 @@
+"""What commands show: tables, progress, problems; safe for any terminal."""

@@ -1,0 +1,216 @@
+"""What a program is, before it runs: steps, stages, exchanges and state, as data and as text. Golden-tested."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from penstock.compile.rewrites.columnar_windows import columnar_windows
+from penstock.compile.stages import cut
+from penstock.config import JobConfig
+from penstock.functions import function_location, users_function
+from penstock.plan.nodes import Graph, Node
+from penstock.runtime.exchange import Channel, Exchange
+from penstock.runtime.operators.operator import StateDeclaration
+from penstock.runtime.operators.sink import SinkStep
+from penstock.runtime.operators.source import SourceStep
+from penstock.state.descriptors import MapState
+from penstock.state.encoding.codecs import codec_for
+from penstock.state.encoding.schemas import schema_text
+from penstock.state.key_groups import NEW_JOBS, KeyGroups, default_max_parallelism
+from penstock.state.overlay.handles import state_codec
+from penstock.windows.columnar.eligible import why_not_columnar
+from penstock.windows.step import WindowStep
+
+VERSION = 1
+_OWN_CODE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:
+    """The program as plain data, for `penstock explain --json`."""
+    ids: dict[tuple[str, str], int] = {
+        (s.step, s.name): number for number, s in enumerate((s for node in graph for s in node.states()), start=1)
+    }
+    most = config.max_parallelism or default_max_parallelism(config.parallelism)
+    plan = cut(graph, ids, config.parallelism, KeyGroups(most, NEW_JOBS))
+    stage_of = {step.step: stage.index for stage in plan.stages for step in stage.steps}
+    over_columns = _over_columns(graph)
+    return {
+        "version": VERSION,
+        "job": config.name,
+        "executor": config.executor,
+        "guarantee": config.guarantee,
+        "parallelism": config.parallelism,
+        "max_parallelism": most,
+        "bounded": is_bounded(graph),
+        "steps": [{**_step(node, stage_of[node.step]), **over_columns.get(node.step, {})} for node in graph],
+        "stages": [{"stage": stage.index, "steps": [step.step for step in stage.steps]} for stage in plan.stages],
+        "exchanges": [_exchange(channel) for stage in plan.stages for channel in stage.channels_out],
+        "warnings": [_unnamed(node) for node in graph if keeps_state(node) and not node.named],
+    }
+
+
+def explain_text(graph: Graph, config: JobConfig) -> str:
+    """The program as text, for people."""
+    data = explain_data(graph, config)
+    steps = {step["id"]: step for step in data["steps"]}
+    extent = "bounded: it ends with its input" if data["bounded"] else "unbounded: it runs until it is stopped"
+    lines = [
+        f"job {data['job']}: {data['guarantee']}, parallelism {data['parallelism']} of at most {data['max_parallelism']}",
+        extent,
+    ]
+    for stage in data["stages"]:
+        arriving = [exchange for exchange in data["exchanges"] if exchange["to_stage"] == stage["stage"]]
+        lines += ["", *(_arrow(exchange) for exchange in arriving)]
+        lines.append(f"stage {stage['stage']}")
+        for step in stage["steps"]:
+            lines += [f"  {line}" if line else "" for line in _step_lines(steps[step])]
+    if data["warnings"]:
+        lines += ["", *(f"warning: {warning}" for warning in data["warnings"])]
+    return "\n".join(lines) + "\n"
+
+
+def is_bounded(graph: Graph) -> bool:
+    """Does the input of every source end?"""
+    return all(node.definition.source.bounded for node in graph if isinstance(node.definition, SourceStep))
+
+
+def keeps_state(node: Node) -> bool:
+    return any(declaration.state is not None or declaration.kind == "timers" for declaration in node.states())
+
+
+# --- data ------------------------------------------------------------------------------------------------------------------
+
+
+def _step(node: Node, stage: int) -> dict[str, Any]:
+    definition = node.definition
+    step: dict[str, Any] = {
+        "id": node.step,
+        "named": node.named,
+        "stage": stage,
+        "kind": definition.kind,
+        "function": user_function(definition.function()),
+        "errors": definition.errors,
+        "inputs": [
+            {"step": i.step, "tag": i.tag, "exchange": None if i.exchange is None else i.exchange.describe()} for i in node.inputs
+        ],
+        "states": [_state(declaration) for declaration in node.states() if declaration.state is not None],
+        "timers": any(declaration.kind == "timers" for declaration in node.states()),
+    }
+    if isinstance(definition, SourceStep):
+        step["source"] = {
+            "what": definition.source.describe(),
+            "bounded": definition.source.bounded,
+            "watermarks": None if definition.watermarks is None else definition.watermarks.describe(),
+        }
+    if isinstance(definition, WindowStep):
+        step["window"] = {**definition.describe(), "path": f"record by record, not over columns: {why_not_columnar(definition)}"}
+    if isinstance(definition, SinkStep):
+        step["sink"] = {"what": definition.sink.describe(), "volatile": definition.sink.volatile}
+    return step
+
+
+def _over_columns(graph: Graph) -> dict[str, dict[str, Any]]:
+    """What is different about window steps that are computed over columns, by step."""
+    rewritten = columnar_windows(graph).nodes
+    partials = {step: node.inputs[0].step for step, node in rewritten.items() if node is not graph.nodes.get(step, node)}
+    found: dict[str, dict[str, Any]] = {}
+    for step, partial in partials.items():
+        window = graph.nodes[step].definition
+        assert isinstance(window, WindowStep)
+        slices = getattr(rewritten[partial].definition, "slices", None)
+        by = "" if slices is None else f" and slices of {slices.slice_ms} ms"
+        others = [other for other, one in partials.items() if one == partial and other != step]
+        shared = f", together with {', '.join(others)}" if others else ""
+        how = {
+            "contents": "a row for each key" + ("" if slices is None else " and slice of time") + ", in chunks by key group",
+            "path": f"over columns: aggregated before the exchange, by key{by}{shared}",
+        }
+        found[step] = {"window": {**window.describe(), **how}, "states": [], "timers": False}
+    return found
+
+
+def user_function(function: Any) -> str | None:
+    """`name (file:line)`. Of a function of Penstock's own (reduce, fold, split, …): the one the user gave it, if any."""
+    return None if users_function(function) is None else function_location(function)
+
+
+def _state(declaration: StateDeclaration) -> dict[str, Any]:
+    state = declaration.state
+    assert state is not None
+    ttl = state.ttl
+    return {
+        "name": declaration.name,
+        "kind": declaration.kind,
+        "schema": state_codec(state).schema,
+        "map_key": codec_for(state.key_type).schema if isinstance(state, MapState) and state.key_type is not None else None,
+        "ttl": None if ttl is None else {"ms": ttl.ms, "time": ttl.time, "refresh": ttl.refresh},
+    }
+
+
+def _exchange(channel: Channel) -> dict[str, Any]:
+    exchange = channel.exchange
+    return {
+        "how": exchange.describe(),
+        "key": _key_form(exchange),
+        "from_stage": channel.from_stage,
+        "to_stage": channel.from_stage + 1,
+        "from": channel.step,
+        "tag": channel.tag,
+        "to": [step for step, _ in channel.ends],
+        "relayed": channel.relay_of is not None,
+    }
+
+
+def _key_form(exchange: Exchange) -> str | None:
+    """Columns stay columns through the exchange; a function needs the records."""
+    if exchange.kind != "key_by":
+        return None
+    return "function" if callable(exchange.selector) else "columns"
+
+
+def _unnamed(node: Node) -> str:
+    return (
+        f"step {node.step!r} keeps state under a derived id: its state is lost when the program changes. "
+        f'Give it a name, for example name="{re.sub(r"-[0-9]+$", "", node.step)}".'
+    )
+
+
+# --- text ------------------------------------------------------------------------------------------------------------------
+
+
+def _arrow(exchange: dict[str, Any]) -> str:
+    start = exchange["from"] + (f" [{exchange['tag']}]" if exchange["tag"] else "")
+    key = ", columnar" if exchange["key"] == "columns" else ""
+    end = ", ".join(exchange["to"]) or "a later stage"
+    return f"  │ {exchange['how']}{key}: {start} → {end}" + (", relayed" if exchange["relayed"] else "")
+
+
+def _step_lines(step: dict[str, Any]) -> list[str]:
+    lines = [f"{step['id']}: {step['kind']}" + ("" if step["named"] else "   (derived id)")]
+    within = [i["step"] + (f" [{i['tag']}]" if i["tag"] else "") for i in step["inputs"] if i["exchange"] is None]
+    if within:
+        lines.append(f"  from {', '.join(within)}")
+    if step["function"] is not None:
+        lines.append(f"  function {step['function']}")
+    if "source" in step:
+        lines.append(f"  {'bounded' if step['source']['bounded'] else 'unbounded'}")
+        lines.append(f"  watermarks {step['source']['watermarks'] or 'none'}")
+    lines += [f"  {what} {how}" for what, how in step.get("window", {}).items()]
+    if step["errors"] != "fail":
+        lines.append(f"  errors {step['errors']}")
+    if "sink" in step and step["sink"]["volatile"]:
+        lines.append("  volatile: shown once, kept nowhere")
+    lines += [f"  state {_state_line(state)}" for state in step["states"]]
+    if step["timers"] and not step["states"]:
+        lines.append("  state: timers only")
+    return lines
+
+
+def _state_line(state: dict[str, Any]) -> str:
+    key = f"{schema_text(state['map_key'])} → " if state["map_key"] is not None else ""
+    line = f"{state['name']}: {state['kind']} of {key}{schema_text(state['schema'])}"
+    if state["ttl"] is not None:
+        line += f", ttl {state['ttl']['ms']} ms of {state['ttl']['time']} time since the last {state['ttl']['refresh']}"
+    return line

@@ -1,0 +1,1 @@
+"""Who drives a job, and who takes over: the live driver, standbys, the mirror."""

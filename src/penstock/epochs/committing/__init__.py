@@ -1,0 +1,1 @@
+"""Making epochs durable and visible, and keeping the storage small."""

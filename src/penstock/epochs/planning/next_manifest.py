@@ -1,0 +1,71 @@
+"""The manifests a running driver writes: of an epoch that has run, and of one that is passed over."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.config import JobConfig
+from penstock.epochs.planning.epoch_planner import Decision
+from penstock.epochs.planning.inputs import merge_clocks
+from penstock.epochs.planning.report_merge import committables_of, metrics_of, next_due, watermarks_of
+from penstock.epochs.starting.output_replacement import following
+from penstock.ids import Epoch, Milliseconds, Term
+from penstock.jobs.left_out import left_out_by
+from penstock.jobs.manifest import Manifest, SourceState
+from penstock.runtime.messages import TaskReport
+
+
+def manifest_after(
+    head: Manifest, decision: Decision, reports: list[TaskReport], config: JobConfig, created_ms: Milliseconds
+) -> Manifest:
+    """The manifest of an epoch that has run on top of `head`, but for the files of its state. Pure."""
+    order, metrics = decision.order, metrics_of(reports)
+    clocks: dict[str, dict[str, object]] = {}
+    for report in reports:
+        for step, reported in report.clocks.items():
+            clocks.setdefault(step, {}).update(reported)
+    return Manifest(
+        version=head.version,
+        job=head.job,
+        epoch=order.epoch,
+        term=order.term,
+        plan=order.plan,
+        parent=head.epoch,
+        processing_time=order.processing_time,
+        created_ms=created_ms,
+        sources=merge_clocks(decision.sources, clocks),
+        watermarks={**head.watermarks, **watermarks_of(reports)},
+        state=msgspec.structs.replace(head.state, chains=[], next_due=next_due(head.state, reports)),
+        committables=committables_of(reports) if config.guarantee != "at-least-once" else {},
+        read=order.sources,
+        metrics=metrics,
+        finished=decision.final,
+        program=head.program,
+        restored=head.restored,
+        repair=following(head.repair, order.epoch, ends=decision.ends_repair),
+        drained=decision.drained,
+        left_out=head.left_out.plus(left_out_by(metrics)),
+    )
+
+
+def manifest_without(
+    head: Manifest, sources: dict[str, SourceState], term: Term, plan: int, created_ms: Milliseconds
+) -> Manifest:
+    """At most once: of an epoch that failed, and whose input is not read again. Pure."""
+    return Manifest(
+        version=head.version,
+        job=head.job,
+        epoch=Epoch(head.epoch + 1),
+        term=term,
+        plan=plan,
+        parent=head.epoch,
+        processing_time=head.processing_time,
+        created_ms=created_ms,
+        sources={**head.sources, **sources},
+        watermarks=head.watermarks,
+        state=head.state,
+        program=head.program,
+        restored=head.restored,
+        repair=head.repair,
+        left_out=head.left_out,
+    )

@@ -1,0 +1,49 @@
+"""May an epoch be committed? A pure function of the reports.
+
+Law: an epoch is committed only if every task of every stage reported, and all consumers of a task consumed the same attempt
+of it: the one whose report is here.
+"""
+
+from __future__ import annotations
+
+from penstock import errors
+from penstock.diagnosis.tracebacks import whole_tracebacks
+from penstock.errors import EpochFailedError, PenstockError
+from penstock.runtime.job import CompiledJob
+from penstock.runtime.messages import Failure, TaskReport
+
+
+def check_reports(job: CompiledJob, reports: list[TaskReport]) -> None:
+    """Raise `EpochFailedError` unless the reports are whole and agree; raise the user's error if there is one."""
+    for report in sorted(reports, key=lambda r: (r.stage, r.partition)):
+        if report.failure is not None:
+            raise revive(report.failure)
+    found = {(report.stage, report.partition): report for report in reports}
+    wanted = {(stage.index, partition) for stage in job.stages for partition in range(job.parallelism)}
+    if found.keys() != wanted or len(reports) != len(wanted):
+        raise EpochFailedError(
+            "not every task reported exactly once",
+            detail=f"missing (stage, partition): {sorted(wanted - found.keys())}; reports: {len(reports)} of {len(wanted)}",
+        )
+    for (stage, partition), report in found.items():
+        if stage == 0:
+            continue
+        for upstream in range(job.parallelism):
+            consumed, reported = report.consumed.get(upstream), found[stage - 1, upstream].attempt
+            if consumed != reported:
+                raise EpochFailedError(
+                    f"stage {stage} partition {partition} consumed attempt {consumed} of stage {stage - 1} partition {upstream}, "
+                    f"another task consumed {reported}",
+                    hint="a stage was run again after a loss while some tasks had already read it; the epoch is planned anew",
+                )
+
+
+def revive(failure: Failure) -> PenstockError:
+    """The error that a worker reported."""
+    kind = getattr(errors, failure.kind, None)
+    if not (isinstance(kind, type) and issubclass(kind, PenstockError)):
+        kind = PenstockError
+    error: PenstockError = kind(failure.what, detail=failure.detail, hint=failure.hint, nature=failure.nature)
+    if note := failure.trace if whole_tracebacks() else failure.frames:
+        error.add_note(note)
+    return error

@@ -1,0 +1,111 @@
+"""From the reports of an epoch's tasks to the next manifest. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from penstock.ids import Milliseconds
+from penstock.jobs.manifest import StateLayout
+from penstock.runtime.messages import PartitionState, StepMetrics, TaskReport
+from penstock.state.files.durable import FileRef
+
+TAIL = 3
+"""How many files of a chain are sent to the tasks: enough for a store that is up to date or nearly so."""
+
+
+def next_layout(
+    before: StateLayout, files: Iterable[tuple[tuple[int, int], FileRef]], due: list[list[dict[int, Milliseconds]]]
+) -> StateLayout:
+    """The state layout with further files, by (stage, partition), and the timers after them."""
+    chains = [[list(chain) for chain in stage] for stage in before.chains]
+    for (stage, partition), ref in files:
+        chains[stage][partition].append(ref)
+    return msgspec.structs.replace(before, chains=chains, next_due=due)
+
+
+def files_of(reports: list[TaskReport]) -> dict[tuple[int, int], FileRef]:
+    """The deltas of an epoch, by (stage, partition)."""
+    return {(report.stage, report.partition): report.state for report in reports if report.state is not None}
+
+
+def next_due(before: StateLayout, reports: list[TaskReport]) -> list[list[dict[int, Milliseconds]]]:
+    """When the first timers are due after the epoch, by stage and partition."""
+    due = [[dict(times) for times in stage] for stage in before.next_due]
+    for report in reports:
+        due[report.stage][report.partition] = report.next_due
+    return due
+
+
+def partition_states(
+    layout: StateLayout, due: list[list[dict[int, Milliseconds]]], layers: dict[tuple[int, int], list[FileRef]]
+) -> list[list[PartitionState]]:
+    """What each task is told of its state: the end of its committed chain, and the layers on top."""
+    return [
+        [
+            PartitionState(
+                tail=chain[-TAIL:],
+                whole=len(chain) <= TAIL,
+                layers=layers.get((stage, partition), []),
+                next_due=due[stage][partition],
+            )
+            for partition, chain in enumerate(chains)
+        ]
+        for stage, chains in enumerate(layout.chains)
+    ]
+
+
+def watermarks_of(reports: list[TaskReport]) -> dict[str, Milliseconds]:
+    """The least watermark of each step over its tasks that have a say."""
+    found: dict[str, Milliseconds] = {}
+    for report in reports:
+        for step, watermark in report.watermarks.items():
+            found[step] = min(watermark, found.get(step, watermark))
+    return found
+
+
+def metrics_of(reports: list[TaskReport]) -> dict[str, StepMetrics]:
+    """The counts of each step, summed over its tasks."""
+    found: dict[str, StepMetrics] = {}
+    for report in reports:
+        add_metrics(report.metrics, found)
+    return found
+
+
+def add_metrics(metrics: Mapping[str, StepMetrics], into: dict[str, StepMetrics]) -> None:
+    for step, counted in metrics.items():
+        total = into.setdefault(step, StepMetrics(counters={}))
+        total.records_in += counted.records_in
+        total.records_out += counted.records_out
+        total.skipped += counted.skipped
+        total.dead_letters += counted.dead_letters
+        for name, count in counted.counters.items():
+            total.counters[name] = total.counters.get(name, 0) + count
+
+
+def counters_of(reports: list[TaskReport], into: dict[str, dict[str, int]]) -> None:
+    """Add the users' counters to the totals of the run."""
+    for report in reports:
+        for step, metrics in report.metrics.items():
+            for name, count in metrics.counters.items():
+                totals = into.setdefault(step, {})
+                totals[name] = totals.get(name, 0) + count
+
+
+def volatile_of(reports: list[TaskReport]) -> dict[str, list[object]]:
+    """Output of volatile sinks, which goes to the driver and never to disk."""
+    found: dict[str, list[object]] = {}
+    for report in sorted(reports, key=lambda r: (r.stage, r.partition)):
+        for step, data in report.volatile.items():
+            found.setdefault(step, []).append(data)
+    return found
+
+
+def committables_of(reports: list[TaskReport]) -> dict[str, list[object]]:
+    """What the sinks staged."""
+    found: dict[str, list[object]] = {}
+    for report in sorted(reports, key=lambda r: (r.stage, r.partition)):
+        for step, committable in report.committables.items():
+            found.setdefault(step, []).append(committable)
+    return found

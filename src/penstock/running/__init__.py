@@ -1,0 +1,1 @@
+"""A job driven in this process, from the first look at its storage to its result."""

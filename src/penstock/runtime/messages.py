@@ -1,0 +1,153 @@
+"""What a task is told, and what it tells: the epoch's order from the loop, and the task's report to it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from penstock.connectors.protocol import Split
+from penstock.errors import Nature
+from penstock.ids import Epoch, Milliseconds, Term
+from penstock.state.files.durable import FileRef
+
+
+class SourceOrder(msgspec.Struct, frozen=True):
+    """What an epoch reads of one source.
+
+    `tasks[p]` are the splits of task p, in order; `clocks` the state of each source partition's clock; `held` the least watermark
+    of active partitions without a split in this epoch; `ended`: after this epoch the source is over.
+    """
+
+    tasks: list[list[Split]]
+    clocks: dict[str, Any] = {}
+    held: Milliseconds | None = None
+    ended: bool = False
+
+
+class PartitionState(msgspec.Struct, frozen=True):
+    """Where the state of a stage partition is: the last few files of its committed chain, layers, and timers by state id.
+
+    `whole`: `tail` is the whole chain; otherwise the rest is in the manifest of `EpochOrder.head`. `layers`: deltas of epochs
+    that have run since and are not committed.
+    """
+
+    tail: list[FileRef] = []
+    whole: bool = True
+    layers: list[FileRef] = []
+    next_due: dict[int, Milliseconds] = {}
+
+
+DeltaPlace = Literal["written", "reported", "kept"]
+"""What a task does with its delta: writes it to the job's storage; gives it to the driver in its report, if it is not too
+large, and keeps a copy on its host; only keeps it on its host, until a later epoch flushes it."""
+
+
+class EpochOrder(msgspec.Struct, frozen=True):
+    """An epoch as it was decided: the same for every attempt of every task.
+
+    `head` is the committed epoch it goes on from, with the layers of `states` on top. `flush`: deltas hold these layers too.
+    """
+
+    epoch: Epoch
+    term: Term
+    plan: int
+    head: Epoch
+    processing_time: Milliseconds
+    sources: dict[str, SourceOrder] = {}
+    watermarks: dict[str, Milliseconds] = {}
+    states: list[list[PartitionState]] = []
+    final: bool = False
+    deltas: DeltaPlace = "written"
+    flush: bool = False
+    settled: int = 0
+    """The plan number of `head`, if it is of this term: deltas of plans up to it are committed, or given up."""
+    opens: bool = False
+    """This is no epoch: tasks only open their state, and so read, and check, every file that their host has not applied yet."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An error, as it travels from a worker to the driver."""
+
+    kind: str
+    what: str
+    detail: str
+    hint: str
+    trace: str
+    frames: str = ""
+    """The traceback without our own frames."""
+    nature: Nature = "machine"
+
+
+class StepMetrics(msgspec.Struct):
+    """Counts of one step in one task."""
+
+    records_in: int = 0
+    records_out: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+    counters: dict[str, int] = {}
+
+
+class TaskReport(msgspec.Struct):
+    """What one attempt of one task did."""
+
+    stage: int
+    partition: int
+    attempt: str
+    consumed: dict[int, str] = {}
+    state: FileRef | None = None
+    delta: bytes = b""
+    """What is to be in the file `state`, if the task has not written it."""
+    origin: str = "untouched"
+    entries: int | None = None
+    committables: dict[str, Any] = {}
+    volatile: dict[str, bytes] = {}
+    clocks: dict[str, dict[str, Any]] = {}
+    watermarks: dict[str, Milliseconds] = {}
+    next_due: dict[int, Milliseconds] = {}
+    metrics: dict[str, StepMetrics] = {}
+    failure: Failure | None = None
+    warnings: dict[str, str] = {}
+    upstream: list[bytes] = []
+    host: str = ""
+    seconds: float = 0.0
+
+
+_encoder = msgspec.msgpack.Encoder()
+_orders = msgspec.msgpack.Decoder(EpochOrder)
+_reports = msgspec.msgpack.Decoder(TaskReport)
+
+encode_order = _encoder.encode
+decode_order = _orders.decode
+encode_report = _encoder.encode
+
+
+def decode_reports(data: bytes) -> list[TaskReport]:
+    """A report and the reports of earlier stages that it carries."""
+    report = _reports.decode(data)
+    found = [report]
+    for earlier in report.upstream:
+        found += decode_reports(earlier)
+    report.upstream = []
+    return found
+
+
+def attempt_name(term: Term, plan: int, stage: int, partition: int, task_attempt: int) -> str:
+    """The name of an attempt: unique in the life of a job, and in every file it writes."""
+    return f"{term}-{plan}-{stage}-{partition}-{task_attempt}"
+
+
+def merge_name(term: Term, number: int) -> str:
+    """The name of a compaction's attempt."""
+    return f"{term}-c{number}"
+
+
+def plan_of_attempt(attempt: str) -> int | None:
+    """The number of the plan that an attempt belongs to; None: it is a compaction's."""
+    second = attempt.split("-", 2)[1] if "-" in attempt else ""
+    return None if second.startswith("c") else int(second)
+
+
+def term_of_attempt(attempt: str) -> Term:
+    return Term(int(attempt.split("-", 1)[0]))

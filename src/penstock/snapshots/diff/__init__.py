@@ -1,0 +1,1 @@
+"""Two snapshots, or what two jobs have published, compared."""

@@ -1,0 +1,1 @@
+"""Savepoints made from others, or from data: edited, built, regrouped."""

@@ -1,0 +1,1 @@
+"""Steps, functions and state, watched while an epoch runs again."""

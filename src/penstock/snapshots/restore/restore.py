@@ -1,0 +1,189 @@
+"""Starting from a snapshot: what `restore_from` names, whether the job starts from it or has already, and the start itself.
+
+    find the snapshot → decide → claim states and sources → (the driver takes its term) → copy the files → take-over epoch
+
+Laws:
+- A job starts from a snapshot once. Started again with the same one, it goes on from its own newest epoch, until told `again`.
+- A snapshot of another job does not replace what a job has done by itself, until told `again`.
+- What can be refused is refused before anything is copied; nothing is visible before the take-over epoch.
+- Files of a snapshot elsewhere are copied: the job depends on nothing outside of its storage.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.compile.compatibility import check_trusted
+from penstock.compile.layout import claim_states
+from penstock.compile.renames import as_called_now
+from penstock.compile.rewrites import rewrite
+from penstock.compile.source_claims import SourceClaims, claim_sources
+from penstock.config import JobConfig
+from penstock.epochs.history import StartListener
+from penstock.epochs.starting.draining import drained
+from penstock.epochs.starting.reopening import reopened
+from penstock.epochs.starting.takeover import Start
+from penstock.errors import ConfigError, StorageError
+from penstock.ids import Epoch, JobId, Term
+from penstock.jobs import paths
+from penstock.jobs.lineage import note_restore
+from penstock.jobs.manifest import Manifest, Restored, StateLayout
+from penstock.jobs.terms import find_head, read_job
+from penstock.plan.nodes import Graph
+from penstock.snapshots.restore.imports import bring_files
+from penstock.snapshots.restore.reference import parse_reference
+from penstock.snapshots.restore.resolve import Snapshot, find_snapshot, import_name
+from penstock.snapshots.restore.summary import summary_of
+from penstock.state.key_groups import check_parallelism
+from penstock.storage import Storage, open_named
+
+log = logging.getLogger("penstock")
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """The job goes on from its own newest epoch: that was asked for, or there is another reason."""
+
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The job starts from the snapshot. `leaves`: its own newest epoch."""
+
+    leaves: Epoch | None = None
+
+
+def decide(snapshot: Snapshot, job: JobId | None, head: Manifest | None, *, own: bool, again: bool) -> GoOn | Begin:
+    """Whether to start from a snapshot, given the job's uuid and newest epoch. `own`: it is an epoch of this storage. Pure."""
+    if head is None:
+        return Begin()
+    if own and snapshot.manifest.epoch == head.epoch:
+        return GoOn()
+    last = head.restored
+    if not again and last is not None and _same(snapshot, last):
+        return GoOn(f"it has started from there already, in epoch {last.at}; --again starts from there once more")
+    if not again and snapshot.manifest.job != job:
+        came = f", and was last started from {last.source}" if last is not None else ""
+        raise ConfigError(
+            f"{snapshot.source} is of another job, and this one has come to epoch {head.epoch} by itself",
+            detail=f"the storage is that of job {job}{came}",
+            hint="give the new job a storage of its own; or start with --again, to let go of what this one has",
+        )
+    return Begin(head.epoch)
+
+
+def _same(snapshot: Snapshot, last: Restored) -> bool:
+    if snapshot.moving:
+        return last.identity.rpartition("@")[0] == snapshot.manifest.job
+    return last.identity == snapshot.identity
+
+
+@contextmanager
+def starting_from(graph: Graph, config: JobConfig, storage: Storage, listeners: Sequence[object] = ()) -> Iterator[Start | None]:
+    """What `config.restore_from` comes to; None: the job goes on from its own newest epoch."""
+    if config.restore_from is None:
+        yield None
+        return
+    told = [one for one in listeners if isinstance(one, StartListener)]
+    with ExitStack() as held:
+        yield _resolve(graph, config, config.restore_from, storage, told, held)
+
+
+def _resolve(
+    graph: Graph, config: JobConfig, text: str, storage: Storage, listeners: list[StartListener], held: ExitStack
+) -> Start | None:
+    reference = parse_reference(text)
+    info = read_job(storage) if storage.exists(paths.JOB) else None
+    job = info.job if info is not None else None
+    head = find_head(storage, fall_back=config.fall_back).manifest if info is not None else None
+    if reference.kind == "latest":
+        if head is None:
+            raise ConfigError(
+                f"there is no epoch to go on from in {storage.uri}",
+                hint="leave --from out to start a new job, or give a savepoint or JOB@EPOCH",
+            )
+        _tell(listeners, [f"goes on from its newest epoch, {head.epoch}"])
+        return None
+    snapshot = find_snapshot(reference, text, config, storage, held)
+    own = snapshot.storage.uri == storage.uri
+    decision = decide(snapshot, job, head, own=own, again=config.restore_again)
+    if isinstance(decision, GoOn):
+        held.close()
+        assert head is not None
+        instead = f", not from {snapshot.source}: {decision.because}" if decision.because else ""
+        _tell(listeners, [f"goes on from its newest epoch, {head.epoch}{instead}"])
+        return None
+    if snapshot.manifest.drained is not None:
+        raise drained(snapshot.source, snapshot.manifest.epoch, snapshot.manifest.drained, _before_drain(snapshot))
+    manifest = reopened(snapshot.manifest, ask_again=True)
+    if info is not None and config.max_parallelism is None:
+        config = replace(config, max_parallelism=info.max_parallelism)
+    claims = check(rewrite(graph), config, snapshot, foreign=not own)
+    _tell(listeners, summary_of(snapshot.source, manifest, claims, decision.leaves))
+    restored = Restored(snapshot.source, snapshot.identity, manifest.epoch, Epoch(0))
+    bring: dict[str, Any] = {} if own else {"bring": _bringing(snapshot, storage, listeners)}
+    return Start(before=manifest, restored=restored, release=_releasing(held, storage, snapshot), **bring)
+
+
+def _before_drain(snapshot: Snapshot) -> str:
+    """Where the epoch before a drain is kept; empty if it is not."""
+    before = snapshot.manifest.drained
+    try:
+        home = open_named(snapshot.home, snapshot.storage)
+        return home.uri if before is not None and home.exists(paths.manifest(before)) else ""
+    except StorageError:
+        return ""
+
+
+def check(graph: Graph, config: JobConfig, snapshot: Snapshot, *, foreign: bool) -> SourceClaims:
+    """Refuse, by name, what the program cannot go on from. Pure."""
+    before = snapshot.manifest.state
+    most = before.max_parallelism
+    if config.max_parallelism not in (None, most):
+        raise ConfigError(
+            f"{snapshot.source} has {most} key groups; the job's max_parallelism is {config.max_parallelism}",
+            hint=f"start a new job from it, with max_parallelism={most}, a new storage and new folders for its sinks; "
+            f"or write it with other key groups: penstock savepoint-rewrite {snapshot.source} "
+            f"--max-parallelism {config.max_parallelism} --to FOLDER",
+        )
+    check_parallelism(config.parallelism, most)
+    claims = claim_states(graph, before, allow_dropped=config.allow_dropped_state)
+    if foreign:
+        check_trusted(graph, before, claims.ids, trust=config.trust, source=snapshot.source)
+    sources = as_called_now(snapshot.manifest, graph).sources
+    return claim_sources(graph, sources, allow_dropped=config.allow_dropped_state)
+
+
+def _bringing(snapshot: Snapshot, storage: Storage, listeners: list[StartListener]) -> Callable[[StateLayout, Term], StateLayout]:
+    def copied(done: int, total: int) -> None:
+        for listener in listeners:
+            listener.copied(done, total)
+
+    def bring(layout: StateLayout, term: Term) -> StateLayout:
+        return bring_files(snapshot.storage, storage, layout, term, import_name(snapshot), copied)
+
+    return bring
+
+
+def _releasing(held: ExitStack, storage: Storage, snapshot: Snapshot) -> Callable[[], None]:
+    """The take-over epoch is committed: let go of the snapshot, and note where the job comes from."""
+
+    def release() -> None:
+        held.close()
+        head = find_head(storage).manifest
+        if head is not None and head.restored is not None:
+            note_restore(storage, head.restored, of=snapshot.manifest.job, home=snapshot.home, by=snapshot.storage)
+
+    return release
+
+
+def _tell(listeners: list[StartListener], lines: list[str]) -> None:
+    for line in lines:
+        log.info("%s", line)
+    for listener in listeners:
+        listener.starting(lines)

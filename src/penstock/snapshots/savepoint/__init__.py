@@ -1,0 +1,1 @@
+"""Savepoints: their form, and how one is made of a job that runs or does not."""

@@ -1,0 +1,1 @@
+"""Entries of state as Arrow columns that people can read, and back."""

@@ -1,0 +1,1 @@
+"""The durable form of state: immutable sorted files, read, merged and copied."""

@@ -1,0 +1,1 @@
+"""Local stores: the committed state of a stage partition on a host, a cache of the durable files."""
