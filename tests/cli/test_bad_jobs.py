@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import app
-from penstock.epochs.availability.lease_holder import read_lease
 from penstock.errors import CorruptFileError
 from penstock.ids import Epoch, Term
+from penstock.jobs.lease import read_lease
 from penstock.jobs.manifest import encode_manifest, load_manifest
 from penstock.jobs.pins import pinned
 from penstock.jobs.requests import Inbox

@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 from penstock.cli.app import app
 from penstock.cli.commands.run import command_line
 from penstock.compile.programs import Program, read_program, record_program
+from penstock.epochs.status_writer import StatusWriter
 from penstock.errors import ConfigError
-from penstock.jobs.status import StatusWriter, read_status
+from penstock.jobs.status import read_status
 from penstock.snapshots import replay
 from penstock.storage import LocalStorage
 

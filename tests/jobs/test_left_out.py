@@ -23,8 +23,8 @@ from penstock.failpoints import InjectedError, arm
 from penstock.ids import Epoch, JobId
 from penstock.jobs.left_out import LeftOut, input_of
 from penstock.jobs.manifest import load_manifest
+from penstock.jobs.source_order import SourceOrder
 from penstock.jobs.status import read_status
-from penstock.runtime.messages import SourceOrder
 from penstock.storage import LocalStorage
 from penstock.testing import (
     CollectSink,

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.ids import StepId
+from penstock.plan.exchange import Exchange
 from penstock.records import DICT_ROW, Columns, Records
-from penstock.runtime.exchange import Channel, ChannelWriter, Exchange, FrameWriter
+from penstock.runtime.exchange import Channel, ChannelWriter, FrameWriter
 from penstock.runtime.frames import Frame, Keyed, Payload, RowTypes, decode_payload, encode_frame, encode_payload
 from penstock.state.encoding.keys import encode_key, key_codec
 from penstock.state.key_groups import NEW_JOBS, KeyGroups, partition_of

@@ -25,8 +25,8 @@ from penstock.diagnosis.tracebacks import folding
 from penstock.epochs.clock import Clock
 from penstock.epochs.executor import Executor
 from penstock.epochs.history import JobResult, Listener
+from penstock.epochs.status_writer import StatusWriter
 from penstock.errors import ConfigError, PlanError, UserCodeError, did_you_mean
-from penstock.jobs.status import StatusWriter
 from penstock.plan.nodes import Graph
 from penstock.running.driving import Driver
 from penstock.runtime.operators.sink import SinkStep

@@ -9,9 +9,10 @@ from penstock.api.stream import DataStream
 from penstock.api.windowed import WindowedStream, count_windows, key_names, windowed
 from penstock.errors import PlanError
 from penstock.functions import AggregateFunction, KeyedProcessFunction, OutputTag, ReduceFunction
-from penstock.runtime.exchange import Exchange
+from penstock.plan.definition import ErrorPolicy
+from penstock.plan.exchange import Exchange
 from penstock.runtime.operators.keyed import KeyedProcess
-from penstock.runtime.operators.operator import ErrorPolicy, method_of
+from penstock.runtime.operators.operator import method_of
 from penstock.runtime.rolling import Aggregate, Extreme, Fold, Reduce, Sum
 from penstock.timing.durations import Duration
 from penstock.windows.assigners import GlobalWindows, WindowAssigner

@@ -19,11 +19,12 @@ from penstock.functions import (
     call_of,
 )
 from penstock.ids import StepId
+from penstock.plan.definition import Definition, ErrorPolicy
+from penstock.plan.exchange import Exchange, no_key
 from penstock.plan.nodes import Input
 from penstock.records import DICT_ROW, RowType
-from penstock.runtime.exchange import Exchange, no_key
 from penstock.runtime.operators.map_batches import MapBatches
-from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Definition, ErrorPolicy
+from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.stateless import Stateless, StatelessKind
 from penstock.runtime.operators.union import Union

@@ -10,8 +10,9 @@ import pyarrow as pa
 from penstock.api.stream import DataStream
 from penstock.errors import PlanError
 from penstock.functions import AggregateFunction, OutputTag, ReduceFunction
-from penstock.runtime.exchange import Exchange
-from penstock.runtime.operators.operator import ErrorPolicy, method_of
+from penstock.plan.definition import ErrorPolicy
+from penstock.plan.exchange import Exchange
+from penstock.runtime.operators.operator import method_of
 from penstock.timing.durations import Duration, to_ms
 from penstock.windows.aggregates import Aggregate
 from penstock.windows.arrow_function import ArrowFunction

@@ -22,8 +22,8 @@ import msgspec
 
 from penstock.errors import StateError
 from penstock.jobs.manifest import StateInfo, StateLayout
+from penstock.plan.definition import StateDeclaration
 from penstock.plan.nodes import Graph, Node
-from penstock.runtime.operators.operator import StateDeclaration
 from penstock.state.descriptors import MapState
 from penstock.state.encoding.evolution import carried, compare, needs_trust, worst
 from penstock.state.encoding.keys import key_codec

@@ -10,9 +10,10 @@ from penstock.compile.rewrites.columnar_windows import columnar_windows
 from penstock.compile.stages import cut
 from penstock.config import JobConfig
 from penstock.functions import function_location, users_function
+from penstock.plan.definition import StateDeclaration
+from penstock.plan.exchange import Exchange
 from penstock.plan.nodes import Graph, Node
-from penstock.runtime.exchange import Channel, Exchange
-from penstock.runtime.operators.operator import StateDeclaration
+from penstock.runtime.exchange import Channel
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
 from penstock.state.descriptors import MapState

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.epochs.planning.inputs import kind_of
+from penstock.connectors.protocol import Source
 from penstock.errors import StateError
 from penstock.jobs.manifest import SourceState
 from penstock.plan.nodes import Graph
@@ -54,3 +54,8 @@ def shown(state: SourceState, most: int = 160) -> str:
     text = "its beginning" if state.position is None else str(state.position)
     text = text if len(text) <= most else f"{text[:most]}…"
     return f"{text} (ended)" if state.ended else text
+
+
+def kind_of(source: Source) -> str:
+    """What positions of a source are of: its class, unless it says otherwise (a class that was renamed, say)."""
+    return str(getattr(source, "position_kind", type(source).__name__))

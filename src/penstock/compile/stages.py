@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 
 from penstock.errors import PlanError
 from penstock.ids import StepId
+from penstock.plan.exchange import Exchange
 from penstock.plan.nodes import Graph, Node
 from penstock.records import DICT_ROW, RowType
-from penstock.runtime.exchange import Channel, Exchange
+from penstock.runtime.exchange import Channel
 from penstock.runtime.job import LocalInput, Stage, StageStep
 from penstock.runtime.operators.map_batches import MapBatches
 from penstock.runtime.operators.source import SourceStep

@@ -21,6 +21,7 @@ from penstock.connectors.protocol import Committer
 from penstock.deadlines import Closing
 from penstock.epochs.availability.lease_holder import SignOfLife
 from penstock.epochs.availability.mirror import Mirror, mirror_of
+from penstock.epochs.availability.mirror_start import mark_started
 from penstock.epochs.clock import Clock
 from penstock.epochs.committing.commit_protocol import commit_sinks, write_manifest
 from penstock.epochs.committing.compaction_runner import CompactionRunner
@@ -73,7 +74,7 @@ from penstock.failpoints import fail_point
 from penstock.ids import MAX_WATERMARK, Epoch, Milliseconds, StepId, Term
 from penstock.jobs.left_out import LeftOut
 from penstock.jobs.manifest import Manifest, Rewind
-from penstock.jobs.mirror_record import mark_started, passed_over, read_mirror
+from penstock.jobs.mirror_record import passed_over, read_mirror
 from penstock.jobs.requests import Inbox
 from penstock.jobs.terms import fenced, find_head
 from penstock.jobs.wholeness import is_damaged, state_files, with_way_out

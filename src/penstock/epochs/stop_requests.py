@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.epochs.availability.lease_holder import Released
 from penstock.epochs.clock import Clock
 from penstock.epochs.starting.draining import why_not_drain
 from penstock.epochs.starting.rescaling import Rescale, asked_rescale
+from penstock.jobs.lease import Released
 from penstock.jobs.manifest import Manifest
 from penstock.jobs.requests import Inbox, Request
 from penstock.runtime.job import CompiledJob

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from penstock.runtime.messages import SourceOrder, StepMetrics
+from penstock.jobs.source_order import SourceOrder
+from penstock.jobs.step_metrics import StepMetrics
 
 
 class LeftOut(msgspec.Struct, frozen=True, omit_defaults=True):

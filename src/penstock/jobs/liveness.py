@@ -6,9 +6,9 @@ import socket
 import time
 from typing import Any
 
-from penstock.epochs.availability.lease_holder import read_attempt, read_lease
 from penstock.errors import PenstockError
 from penstock.jobs import paths
+from penstock.jobs.lease import read_attempt, read_lease
 from penstock.jobs.listing import newest_term_in
 from penstock.jobs.processes import has_died, process_lives
 from penstock.jobs.requests import Answer, ask, wait_for_answer

@@ -16,7 +16,8 @@ from penstock.errors import CorruptFileError, NotFoundError
 from penstock.ids import Epoch, JobId, Milliseconds, Term
 from penstock.jobs import paths
 from penstock.jobs.left_out import LeftOut, together
-from penstock.runtime.messages import SourceOrder, StepMetrics
+from penstock.jobs.source_order import SourceOrder
+from penstock.jobs.step_metrics import StepMetrics
 from penstock.state.files.durable import FileRef
 from penstock.state.key_groups import CRC32, KeyGroups
 from penstock.storage import Storage

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from penstock.errors import PlanError
 from penstock.functions import call_of
 from penstock.ids import StepId
+from penstock.plan.definition import ERROR_POLICIES, Definition, StateDeclaration
+from penstock.plan.exchange import Exchange
 from penstock.plan.signatures import check_calls
-from penstock.runtime.exchange import Exchange
-from penstock.runtime.operators.operator import ERROR_POLICIES, Definition, StateDeclaration
 from penstock.state.descriptors import names_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/ -]{0,99}")

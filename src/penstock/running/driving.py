@@ -21,6 +21,7 @@ from penstock.config import JobConfig
 from penstock.diagnosis.failures import nature_of
 from penstock.epochs.availability.lease_holder import SignOfLife
 from penstock.epochs.availability.live_driver import check_not_driven
+from penstock.epochs.availability.mirror_start import check_start
 from penstock.epochs.availability.standby import End, TakeOver, rest_s
 from penstock.epochs.availability.standing_by import job_of, stand_by
 from penstock.epochs.clock import Clock
@@ -31,7 +32,6 @@ from penstock.epochs.loop import EpochLoop
 from penstock.epochs.starting.rescaling import Rescale
 from penstock.errors import FencedError, PenstockError, StorageError
 from penstock.ids import JobId
-from penstock.jobs.mirror_record import check_start
 from penstock.jobs.terms import check_settings, left_out_of
 from penstock.plan.nodes import Graph
 from penstock.running.signals import AT_ONCE, NOTICE, StopSignals, say

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,41 +12,13 @@ import pyarrow as pa
 from penstock.errors import PlanError, UserCodeError
 from penstock.functions import function_location
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
+from penstock.plan.exchange import Exchange, KeySelector, no_key
 from penstock.records import Batch, Columns, to_list
 from penstock.runtime.fields import fields_of
 from penstock.runtime.frames import Codes, Keyed, Payload, RowTypes, encode_frame, encode_payload
 from penstock.runtime.unshippable import cannot_be_sent
 from penstock.state.encoding.keys import KeyCodec
 from penstock.state.key_groups import KeyGroups
-
-KeySelector = tuple[str | int, ...] | Callable[[Any], Any]
-
-
-def no_key(record: Any) -> None:
-    """The key of `window_all`: all records are together."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """How records are sent to the partitions of the next stage."""
-
-    kind: Literal["key_by", "rebalance", "broadcast", "forward"]
-    selector: KeySelector | None = None
-    key_type: Any = None
-
-    @property
-    def key_fields(self) -> tuple[str | int, ...] | None:
-        """The fields that the key is made of; None if a function makes it."""
-        return None if callable(self.selector) else self.selector
-
-    def describe(self) -> str:
-        if self.kind != "key_by":
-            return self.kind
-        if self.selector is no_key:
-            return "all to one partition"
-        if callable(self.selector):
-            return f"key_by function {function_location(self.selector)}"
-        return "key_by " + ", ".join(map(str, self.selector or ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ import msgspec
 
 from penstock.ids import JobId, StepId
 from penstock.plan import job_pickle
+from penstock.plan.definition import Definition
 from penstock.records import DICT_ROW, RowType
 from penstock.runtime.exchange import Channel
-from penstock.runtime.operators.operator import Definition
 from penstock.runtime.unshippable import cannot_be_shipped
 from penstock.state.key_groups import KeyGroups
 from penstock.state.stores.store import StoreKind

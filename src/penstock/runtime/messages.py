@@ -6,23 +6,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from penstock.connectors.protocol import Split
 from penstock.errors import Nature
 from penstock.ids import Epoch, Milliseconds, Term
+from penstock.jobs.source_order import SourceOrder
+from penstock.jobs.step_metrics import StepMetrics
 from penstock.state.files.durable import FileRef
-
-
-class SourceOrder(msgspec.Struct, frozen=True):
-    """What an epoch reads of one source.
-
-    `tasks[p]` are the splits of task p, in order; `clocks` the state of each source partition's clock; `held` the least watermark
-    of active partitions without a split in this epoch; `ended`: after this epoch the source is over.
-    """
-
-    tasks: list[list[Split]]
-    clocks: dict[str, Any] = {}
-    held: Milliseconds | None = None
-    ended: bool = False
 
 
 class PartitionState(msgspec.Struct, frozen=True):
@@ -77,16 +65,6 @@ class Failure(msgspec.Struct, frozen=True):
     frames: str = ""
     """The traceback without our own frames."""
     nature: Nature = "machine"
-
-
-class StepMetrics(msgspec.Struct):
-    """Counts of one step in one task."""
-
-    records_in: int = 0
-    records_out: int = 0
-    skipped: int = 0
-    dead_letters: int = 0
-    counters: dict[str, int] = {}
 
 
 class TaskReport(msgspec.Struct):

@@ -25,6 +25,7 @@ from penstock.errors import DeltaTooLargeError, EpochFailedError, PenstockError,
 from penstock.failpoints import fail_point
 from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
 from penstock.jobs import paths
+from penstock.jobs.step_metrics import StepMetrics
 from penstock.runtime.committed import CommittedState, remember_delta
 from penstock.runtime.exchange import ChannelWriter, FrameWriter
 from penstock.runtime.frames import (
@@ -38,7 +39,7 @@ from penstock.runtime.frames import (
     is_trailer,
 )
 from penstock.runtime.job import CompiledJob, Stage
-from penstock.runtime.messages import EpochOrder, Failure, StepMetrics, TaskReport, encode_report
+from penstock.runtime.messages import EpochOrder, Failure, TaskReport, encode_report
 from penstock.runtime.operators.operator import Operator, Port, Receiver
 from penstock.runtime.operators.sink import SinkOperator, SinkStep
 from penstock.runtime.operators.source import SourceOperator

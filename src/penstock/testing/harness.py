@@ -28,13 +28,14 @@ from penstock.epochs.planning.report_merge import files_of, next_due, next_layou
 from penstock.functions import OutputTag
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds, StepId, Term
 from penstock.jobs.manifest import StateLayout
+from penstock.plan.definition import Definition, ErrorPolicy
 from penstock.plan.nodes import Graph
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.frames import Keyed
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.messages import EpochOrder, PartitionState, attempt_name
 from penstock.runtime.operators.keyed import KeyedProcess
-from penstock.runtime.operators.operator import Definition, ErrorPolicy, Operator, Outputs, Receiver
+from penstock.runtime.operators.operator import Operator, Outputs, Receiver
 from penstock.runtime.services import FunctionPool, Services
 from penstock.runtime.task import Task
 from penstock.state.encoding.keys import key_codec

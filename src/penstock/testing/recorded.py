@@ -25,11 +25,12 @@ from penstock.errors import ConfigError, CorruptFileError, UserCodeError
 from penstock.functions import ReduceFunction
 from penstock.ids import MIN_WATERMARK, Milliseconds
 from penstock.jobs.manifest import StateLayout
+from penstock.plan.definition import Definition
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Records, RowType
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.keyed import KeyedProcess
 from penstock.runtime.operators.map_batches import MapBatches
-from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Definition
+from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter
 from penstock.runtime.operators.stateless import Stateless
 from penstock.runtime.rolling import Reduce
 from penstock.snapshots.replay.entries import StateForms

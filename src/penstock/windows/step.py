@@ -11,7 +11,8 @@ from penstock.contexts import RuntimeContext
 from penstock.errors import PlanError
 from penstock.functions import Call, Function, call_of, life_cycle, method_call
 from penstock.ids import StepId
-from penstock.runtime.operators.operator import Definition, KeyFields, Operator, StateDeclaration
+from penstock.plan.definition import Definition, KeyFields, StateDeclaration
+from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import TIMER_STATES, Services, TimerStates
 from penstock.state.descriptors import Evolving, ListState, State, ValueState, declared_states, state_calls, value_state
 from penstock.state.overlay.handles import check_defaults

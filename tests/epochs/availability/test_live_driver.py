@@ -19,11 +19,12 @@ import msgspec
 import pytest
 
 from penstock.config import JobConfig
-from penstock.epochs.availability.lease_holder import Lease, SignOfLife, read_lease
+from penstock.epochs.availability.lease_holder import SignOfLife
 from penstock.epochs.availability.live_driver import check_not_driven
 from penstock.errors import FencedError, JobDrivenError
 from penstock.executors.inline import InlineExecutor
 from penstock.jobs import paths
+from penstock.jobs.lease import Lease, read_lease
 from penstock.jobs.processes import born, has_died, this_machine
 from penstock.jobs.terms import take_term
 from penstock.runtime.messages import EpochOrder, TaskReport

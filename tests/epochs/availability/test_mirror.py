@@ -15,13 +15,14 @@ from penstock import failpoints
 from penstock.config import JobConfig
 from penstock.epochs.availability.lease_holder import SignOfLife
 from penstock.epochs.availability.mirror import Mirror, MirrorReplacedError
+from penstock.epochs.availability.mirror_start import check_start
 from penstock.epochs.history import EpochRecord
 from penstock.errors import ConfigError, CorruptFileError, StorageError
 from penstock.executors.inline import InlineExecutor
 from penstock.ids import Epoch, JobId, Term
 from penstock.jobs import mirror_record, paths
 from penstock.jobs.manifest import load_manifest
-from penstock.jobs.mirror_record import GAP, MirrorInfo, check_start, passed_over, read_mirror, write_mirror
+from penstock.jobs.mirror_record import GAP, MirrorInfo, passed_over, read_mirror, write_mirror
 from penstock.jobs.pins import kept_epochs
 from penstock.jobs.terms import Head, find_head, read_job, take_term
 from penstock.runtime.messages import EpochOrder, TaskReport

@@ -18,8 +18,8 @@ import pytest
 from penstock import GeneratorSource, StreamEnvironment
 from penstock.config import NO_RESTART, JobConfig
 from penstock.connectors.twophase import PublishId, WriteAheadSink
-from penstock.epochs.availability import lease_holder as lease_module
-from penstock.epochs.availability.lease_holder import VERSION, Lease, Released, SignOfLife, read_lease
+from penstock.epochs.availability import lease_holder
+from penstock.epochs.availability.lease_holder import SignOfLife
 from penstock.epochs.availability.standby import End, Seen, TakeOver, Verdict, Wait, Watch, observe, rest_s
 from penstock.epochs.availability.standing_by import stand_by
 from penstock.epochs.committing.commit_protocol import write_manifest
@@ -28,6 +28,7 @@ from penstock.errors import ConfigError, FencedError, StorageError
 from penstock.executors.inline import InlineExecutor
 from penstock.ids import Epoch, Term
 from penstock.jobs import paths, requests
+from penstock.jobs.lease import VERSION, Lease, Released, read_lease
 from penstock.jobs.requests import ask, wait_for_answer
 from penstock.jobs.terms import find_head, open_job, take_term
 from penstock.runtime.messages import EpochOrder, TaskReport
@@ -264,7 +265,7 @@ def test_a_standby_leaves_the_job_to_a_driver_that_lives_again(tmp_path: Path) -
 
 
 def test_a_storage_that_hangs_does_not_hold_up_a_driver_that_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease_module, "LEAVE_S", 0.05)
+    monkeypatch.setattr(lease_holder, "LEAVE_S", 0.05)
     answers, asked = threading.Event(), threading.Event()
     life = _life(tmp_path, [0.0])
     life.take_term(open_storage(tmp_path))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.epochs.availability.lease_holder import read_lease
+from penstock.jobs.lease import read_lease
 from penstock.storage import open_storage
 from tests.epochs.availability.standby_program import COUNT
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.ids import Milliseconds, StepId
+from penstock.plan.definition import Definition
+from penstock.plan.exchange import Exchange
 from penstock.plan.nodes import Graph, Input, Node
-from penstock.runtime.exchange import Exchange
-from penstock.runtime.operators.operator import Definition
 from penstock.windows.aggregates import Aggregate
 from penstock.windows.assigners import SessionWindows
 from penstock.windows.columnar.eligible import why_not_columnar

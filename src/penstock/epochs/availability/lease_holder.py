@@ -24,75 +24,31 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Literal
 
 import msgspec
 
 from penstock.config import JobConfig
-from penstock.errors import CorruptFileError, FencedError, NotFoundError, PenstockError
+from penstock.errors import FencedError, PenstockError
 from penstock.ids import Milliseconds, Term
 from penstock.jobs import paths
+from penstock.jobs.lease import VERSION, Lease, Released, read, read_lease
 from penstock.jobs.processes import born, this_machine
 from penstock.jobs.terms import take_term
 from penstock.storage import Storage
-from penstock.storage.documents import NOTE_BYTES, decode_json, read_small
 from penstock.timing.durations import to_ms
 
 log = logging.getLogger("penstock")
 
-VERSION = 1
-
 HANG_LEASES = 10
 """A loop that has not come round for so many leases hangs, unless told otherwise."""
+
 
 LEAVE_S = 10.0
 """How long a driver that leaves waits for its last word to be written."""
 
-Released = Literal["", "finished", "stopped", "handed-over", "failed", "abandoned"]
-"""`handed-over`: stopped by a signal; `failed`: gave up; `abandoned`: a take-over that was not committed, of `take-over.json`."""
-
 
 _driving: set[tuple[str, Term]] = set()
 """The terms, by storage, that this process drives now."""
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """Who drives, and that it does. `lease_ms`: for how long a beat is good, by the clock of whoever sees it."""
-
-    version: int
-    term: Term
-    host: str
-    pid: int
-    beat: int
-    renewed_ms: Milliseconds
-    lease_ms: Milliseconds
-    released: Released = ""
-    machine: str = ""
-    born: int = 0
-    """See `processes`."""
-
-    @property
-    def mark(self) -> tuple[Term, int, Released]:
-        """Changes with every sign of life."""
-        return self.term, self.beat, self.released
-
-
-def read_lease(storage: Storage) -> Lease | None:
-    """The driver's lease; None if there is none that can be read."""
-    return _read(storage, paths.LEASE)
-
-
-def read_attempt(storage: Storage) -> Lease | None:
-    """The lease of the process that takes the job over, or did last; None if there is none that can be read."""
-    return _read(storage, paths.TAKE_OVER)
-
-
-def _read(storage: Storage, path: str) -> Lease | None:
-    try:
-        lease = decode_json(read_small(storage, path, NOTE_BYTES), Lease, path)
-    except (NotFoundError, CorruptFileError):
-        return None
-    return lease if lease.version == VERSION else None
 
 
 def drives(storage: Storage, term: Term) -> bool:
@@ -214,7 +170,7 @@ class SignOfLife:
         with self._writing:
             path = paths.LEASE if self._drives else paths.TAKE_OVER
             try:
-                found = _read(self._storage, path)
+                found = read(self._storage, path)
                 if found is not None and found.term > self._term:
                     return False
                 self._beat += 1

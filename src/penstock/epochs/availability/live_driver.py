@@ -16,10 +16,11 @@ from datetime import datetime
 
 from penstock.config import JobConfig
 from penstock.diagnosis.invocation import again_with, go_on_anyway
-from penstock.epochs.availability.lease_holder import Lease, drives
+from penstock.epochs.availability.lease_holder import drives
 from penstock.epochs.availability.standby import SHARE, Seen, observe
 from penstock.errors import JobDrivenError
 from penstock.ids import Term
+from penstock.jobs.lease import Lease
 from penstock.jobs.processes import has_died, is_this
 from penstock.jobs.terms import TermInfo, read_term
 from penstock.storage import Storage

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from penstock.epochs.availability.mirror_start import mark_mirrored
 from penstock.epochs.committing.retention import Retention, orphans
 from penstock.errors import AlreadyExistsError, ConfigError, CorruptFileError, NotFoundError, PenstockError, StorageError
 from penstock.failpoints import fail_point
@@ -27,7 +28,7 @@ from penstock.ids import Epoch, Term
 from penstock.jobs import paths
 from penstock.jobs.listing import newest_term_in, notes_in, state_files_in
 from penstock.jobs.manifest import Manifest, encode_manifest
-from penstock.jobs.mirror_record import VERSION, MirrorInfo, mark_mirrored, read_mirror, write_mirror
+from penstock.jobs.mirror_record import VERSION, MirrorInfo, read_mirror, write_mirror
 from penstock.jobs.pins import kept_epochs, pin
 from penstock.jobs.terms import JobInfo, read_job
 from penstock.state.files.copying import copy_file

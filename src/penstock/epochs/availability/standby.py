@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.epochs.availability.lease_holder import Lease, Released, read_attempt, read_lease
 from penstock.errors import CorruptFileError, Nature
 from penstock.ids import Term
+from penstock.jobs.lease import Lease, Released, read_attempt, read_lease
 from penstock.jobs.listing import epochs_in, newest_term_in
 from penstock.jobs.manifest import load_manifest
 from penstock.jobs.terms import TermInfo, read_term

@@ -32,8 +32,8 @@ from penstock.errors import AlreadyExistsError, FencedError, PenstockError, Sink
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds, StepId
 from penstock.jobs.manifest import EpochInput, Manifest, StateLayout
+from penstock.jobs.step_metrics import StepMetrics
 from penstock.jobs.terms import check_not_fenced
-from penstock.runtime.messages import StepMetrics
 from penstock.storage import Storage
 
 log = logging.getLogger("penstock")

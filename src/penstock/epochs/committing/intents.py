@@ -13,7 +13,7 @@ from penstock.jobs import paths
 from penstock.jobs.left_out import LeftOut, input_of
 from penstock.jobs.listing import intents_in
 from penstock.jobs.manifest import Manifest, SourceState
-from penstock.runtime.messages import SourceOrder
+from penstock.jobs.source_order import SourceOrder
 from penstock.storage import Storage
 from penstock.storage.documents import MANIFEST_BYTES, read_small
 from penstock.storage.sealed import is_sealed, seal, unseal

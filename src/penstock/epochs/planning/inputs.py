@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from penstock.compile.source_claims import kind_of
 from penstock.connectors.protocol import (
     ComparesPositions,
     Enumerator,
@@ -20,7 +21,6 @@ from penstock.connectors.protocol import (
     Planned,
     Position,
     Sheds,
-    Source,
     SourceContext,
     Split,
 )
@@ -28,7 +28,7 @@ from penstock.errors import PenstockError, SourceError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, Milliseconds, StepId
 from penstock.jobs.left_out import LeftOut
 from penstock.jobs.manifest import SourceState
-from penstock.runtime.messages import SourceOrder
+from penstock.jobs.source_order import SourceOrder
 from penstock.runtime.operators.source import SourceStep
 
 
@@ -175,11 +175,6 @@ def drain_source(definition: SourceStep, state: SourceState) -> SourcePlan:
         backlog=0,
         news=True,
     )
-
-
-def kind_of(source: Source) -> str:
-    """What positions of a source are of: its class, unless it says otherwise (a class that was renamed, say)."""
-    return str(getattr(source, "position_kind", type(source).__name__))
 
 
 def _watermark(watermark: Milliseconds) -> Milliseconds:

@@ -8,7 +8,8 @@ import msgspec
 
 from penstock.ids import Milliseconds
 from penstock.jobs.manifest import StateLayout
-from penstock.runtime.messages import PartitionState, StepMetrics, TaskReport
+from penstock.jobs.step_metrics import StepMetrics
+from penstock.runtime.messages import PartitionState, TaskReport
 from penstock.state.files.durable import FileRef
 
 TAIL = 3

@@ -16,9 +16,10 @@ from penstock.contexts import OnTimerContext
 from penstock.errors import PlanError
 from penstock.functions import Call, life_cycle, method_call
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
+from penstock.plan.definition import Definition, KeyFields, StateDeclaration
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.frames import Keyed
-from penstock.runtime.operators.operator import Definition, KeyFields, Operator, StateDeclaration
+from penstock.runtime.operators.operator import Operator
 from penstock.runtime.operators.returned import as_records
 from penstock.runtime.operators.stateless import repeated
 from penstock.runtime.rolling import Rolling

@@ -15,9 +15,10 @@ import pyarrow as pa
 from penstock.errors import UserCodeError
 from penstock.functions import Call, call_of, function_location, life_cycle
 from penstock.ids import StepId
+from penstock.plan.definition import Definition
 from penstock.records import DICT_ROW, Batch, Columns, RowType, Timestamps, as_batch
 from penstock.runtime.fields import to_arrow
-from penstock.runtime.operators.operator import Definition, Operator, method_of
+from penstock.runtime.operators.operator import Operator, method_of
 from penstock.runtime.operators.returned import is_frame, rows_of
 from penstock.runtime.operators.row_origins import ROW, RowOrigins, UntracedError
 from penstock.runtime.services import Services

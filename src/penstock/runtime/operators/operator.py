@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
 
 from penstock.diagnosis.tracebacks import innermost
 from penstock.errors import CorruptFileError, PenstockError, ReturnedValueError, StateError, UserCodeError
-from penstock.functions import Call, function_location
+from penstock.functions import function_location
 from penstock.ids import Milliseconds, StepId
+from penstock.plan.definition import ErrorPolicy
 from penstock.records import NO_TIMESTAMP, Batch, Records
-from penstock.state.descriptors import State
 from penstock.timing.valve import Valve
 
 if TYPE_CHECKING:
     from penstock.runtime.frames import Payload
     from penstock.runtime.services import Services
 
-ErrorPolicy = Literal["fail", "skip", "dead_letter"]
-ERROR_POLICIES: tuple[ErrorPolicy, ...] = ("fail", "skip", "dead_letter")
-
 DEAD_LETTERS = "dead-letters"
 """The side output that gets the records a step with `errors="dead_letter"` could not process."""
-
-
-KeyFields = tuple[str | int, ...]
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -184,48 +177,6 @@ class Port:
             operator.on_watermark(operator.valve.watermark)
         elif operator.valve.idle:
             operator.on_watermark(None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateDeclaration:
-    """A state of a step, as plan and manifest know it."""
-
-    step: StepId
-    name: str
-    state: State | None
-    kind: str
-    key_type: Any = None
-    what: str = ""
-    """Of what it is, if that may not change while the state is kept."""
-    namespace: int = 0
-    """So many bytes (a window) follow the key."""
-    key_fields: KeyFields | None = None
-    """The fields that the key is made of; None if a function makes it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
-    """A step of the plan: makes the operator."""
-
-    errors: ErrorPolicy = field(default="fail")
-
-    @property
-    def kind(self) -> str:
-        raise NotImplementedError
-
-    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
-        raise NotImplementedError
-
-    def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
-        return ()
-
-    def function(self) -> Any:
-        """The user's function, for explain and errors."""
-        return None
-
-    def calls(self) -> tuple[Call, ...]:
-        """How the user's functions will be called: checked when the step is built."""
-        return ()
 
 
 def method_of(function: Any, name: str) -> Callable[..., Any]:

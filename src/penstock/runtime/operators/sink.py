@@ -9,8 +9,9 @@ from penstock.connectors.protocol import Sink, SinkWriter, WriterContext
 from penstock.errors import PenstockError, SinkError
 from penstock.functions import Call, CallsFunctions
 from penstock.ids import StepId
+from penstock.plan.definition import Definition
 from penstock.records import Batch
-from penstock.runtime.operators.operator import Definition, Operator
+from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import Services
 
 

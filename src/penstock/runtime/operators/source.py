@@ -12,9 +12,10 @@ from penstock.connectors.protocol import CountsSkipped, Reader, Source, Split
 from penstock.errors import PenstockError, SourceError, UserCodeError
 from penstock.functions import Call, CallsFunctions, function_location
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
+from penstock.jobs.source_order import SourceOrder
+from penstock.plan.definition import Definition
 from penstock.records import Batch
-from penstock.runtime.messages import SourceOrder
-from penstock.runtime.operators.operator import Definition, Operator
+from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import Services
 from penstock.timing.timestamps import HINT_NOTE, RECORD_NOTE, unit_warning
 from penstock.timing.watermarks import PartitionClock, Watermarks

@@ -17,8 +17,9 @@ import numpy as np
 from penstock.contexts import ProcessContext
 from penstock.functions import Call, CallsFunctions, call_of, life_cycle
 from penstock.ids import StepId
+from penstock.plan.definition import Definition, ErrorPolicy
 from penstock.records import NO_TIMESTAMP, Batch, Columns, Records, Timestamps
-from penstock.runtime.operators.operator import Definition, ErrorPolicy, Operator, method_of
+from penstock.runtime.operators.operator import Operator, method_of
 from penstock.runtime.operators.returned import as_records
 from penstock.runtime.services import Services
 

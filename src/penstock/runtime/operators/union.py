@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.ids import StepId
+from penstock.plan.definition import Definition
 from penstock.records import Batch
-from penstock.runtime.operators.operator import Definition, Operator
+from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import Services
 
 

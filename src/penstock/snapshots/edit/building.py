@@ -26,8 +26,8 @@ from penstock.compile.rewrites import rewrite
 from penstock.errors import PlanError, StateError
 from penstock.ids import MAX_WATERMARK, Epoch, JobId, Milliseconds
 from penstock.jobs.manifest import SourceState
+from penstock.plan.definition import StateDeclaration
 from penstock.plan.nodes import Graph
-from penstock.runtime.operators.operator import StateDeclaration
 from penstock.runtime.operators.source import SourceStep
 from penstock.runtime.services import TIMER_STATES
 from penstock.snapshots.edit.editing import StateEditor

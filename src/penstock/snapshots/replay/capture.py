@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.ids import StepId
+from penstock.plan.definition import Definition
 from penstock.records import Batch
-from penstock.runtime.operators.operator import Definition, Operator
+from penstock.runtime.operators.operator import Operator
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.services import Services
 

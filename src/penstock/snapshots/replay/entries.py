@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from penstock.ids import Epoch
+from penstock.plan.definition import StateDeclaration
 from penstock.plan.nodes import Graph
-from penstock.runtime.operators.operator import StateDeclaration
 from penstock.snapshots.replay.result import ABSENT, NO_KEY, StateChange, Window
 from penstock.state.descriptors import MapState
 from penstock.state.encoding.keys import KeyCodec, key_codec

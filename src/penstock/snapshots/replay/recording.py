@@ -13,10 +13,11 @@ from typing import Any
 
 from penstock.errors import ConfigError
 from penstock.ids import MIN_WATERMARK, Milliseconds
+from penstock.plan.definition import Definition
 from penstock.records import NO_TIMESTAMP, Batch
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.map_batches import MapBatches
-from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Definition, Operator
+from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Operator
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
 from penstock.runtime.services import Services

@@ -27,10 +27,10 @@ from penstock.executors.inline import InlineExecutor
 from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.jobs.manifest import EpochInput, Manifest, SourceState, StateLayout
 from penstock.jobs.terms import JobInfo
+from penstock.plan.definition import Definition
 from penstock.plan.nodes import Graph
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.messages import EpochOrder, Failure, PartitionState, TaskReport, attempt_name
-from penstock.runtime.operators.operator import Definition
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.task import Task
 from penstock.snapshots.replay.capture import CapturedSink

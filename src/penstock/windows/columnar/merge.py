@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.ids import Milliseconds, StepId
+from penstock.plan.definition import Definition, StateDeclaration
 from penstock.records import Columns
 from penstock.runtime.frames import Keyed
-from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
+from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import Services
 from penstock.state.encoding.keys import key_codec
 from penstock.state.key_groups import groups_of

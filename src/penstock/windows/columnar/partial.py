@@ -15,11 +15,13 @@ import pyarrow as pa
 
 from penstock.errors import PlanError, UserCodeError
 from penstock.ids import StepId
+from penstock.plan.definition import Definition
+from penstock.plan.exchange import Exchange, no_key
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns
-from penstock.runtime.exchange import Exchange, distinct_keys, no_key
+from penstock.runtime.exchange import distinct_keys
 from penstock.runtime.fields import fields_of
 from penstock.runtime.frames import Codes, Keyed
-from penstock.runtime.operators.operator import Definition, Operator
+from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import Services
 from penstock.state.encoding.keys import key_codec
 from penstock.windows.aggregates import Aggregate

@@ -14,11 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.ids import Milliseconds, StepId
+from penstock.plan.definition import Definition, StateDeclaration
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.keyed import KeyedProcessOperator
 from penstock.runtime.operators.map_batches import MapBatchesOperator
-from penstock.runtime.operators.operator import Definition, Operator, StateDeclaration
+from penstock.runtime.operators.operator import Operator
 from penstock.runtime.operators.returned import as_records
 from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.operators.stateless import FilterOperator, FlatMapOperator, PerRecord, ProcessOperator

@@ -1,0 +1,61 @@
+"""What a step is in a plan: a frozen, picklable definition with the states that it declares. In a worker it makes an operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from penstock.functions import Call
+from penstock.ids import StepId
+from penstock.state.descriptors import State
+
+if TYPE_CHECKING:
+    from penstock.runtime.operators.operator import Operator
+    from penstock.runtime.services import Services
+
+ErrorPolicy = Literal["fail", "skip", "dead_letter"]
+ERROR_POLICIES: tuple[ErrorPolicy, ...] = ("fail", "skip", "dead_letter")
+
+KeyFields = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateDeclaration:
+    """A state of a step, as plan and manifest know it."""
+
+    step: StepId
+    name: str
+    state: State | None
+    kind: str
+    key_type: Any = None
+    what: str = ""
+    """Of what it is, if that may not change while the state is kept."""
+    namespace: int = 0
+    """So many bytes (a window) follow the key."""
+    key_fields: KeyFields | None = None
+    """The fields that the key is made of; None if a function makes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A step of the plan: makes the operator."""
+
+    errors: ErrorPolicy = field(default="fail")
+
+    @property
+    def kind(self) -> str:
+        raise NotImplementedError
+
+    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
+        raise NotImplementedError
+
+    def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
+        return ()
+
+    def function(self) -> Any:
+        """The user's function, for explain and errors."""
+        return None
+
+    def calls(self) -> tuple[Call, ...]:
+        """How the user's functions will be called: checked when the step is built."""
+        return ()
