@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from penstock.api.stream import DataStream
-from penstock.api.windowed import WindowedStream, count_windows, key_names, windowed
+from penstock.api.windowed import WindowedStream, windowed
 from penstock.errors import PlanError
 from penstock.functions import AggregateFunction, KeyedProcessFunction, OutputTag, ReduceFunction
 from penstock.plan.definition import ErrorPolicy
@@ -17,6 +17,7 @@ from penstock.runtime.rolling import Aggregate, Extreme, Fold, Reduce, Sum
 from penstock.timing.durations import Duration
 from penstock.windows.assigners import GlobalWindows, WindowAssigner
 from penstock.windows.evictors import Evictor
+from penstock.windows.lower import count_windows, key_names
 from penstock.windows.triggers import Trigger
 
 K = TypeVar("K")

@@ -187,8 +187,8 @@ class DataStream(Generic[T]):
 
     def count_window_all(self, size: int, slide: int | None = None) -> WindowedStream[None, T]:
         """Windows of `size` records, whatever their key; with `slide`, the last `size` records, every `slide` records."""
-        from penstock.api.windowed import count_windows
         from penstock.windows.assigners import GlobalWindows
+        from penstock.windows.lower import count_windows
 
         return self.window_all(GlobalWindows(), **count_windows(size, slide))
 

@@ -11,20 +11,19 @@ from penstock.api.stream import DataStream
 from penstock.errors import PlanError
 from penstock.functions import AggregateFunction, OutputTag, ReduceFunction
 from penstock.plan.definition import ErrorPolicy
-from penstock.plan.exchange import Exchange
 from penstock.runtime.operators.operator import method_of
-from penstock.timing.durations import Duration, to_ms
+from penstock.timing.durations import Duration
 from penstock.windows.aggregates import Aggregate
 from penstock.windows.arrow_function import ArrowFunction
 from penstock.windows.assigners import WindowAssigner
 from penstock.windows.by_field import ExtremeOf, Field, SumOf
-from penstock.windows.declared import Declared
-from penstock.windows.evictors import CountEvictor, Evictor
+from penstock.windows.evictors import Evictor
 from penstock.windows.functions import WindowFunction
-from penstock.windows.incremental import Aggregating, Folding, Incremental, Reducing
+from penstock.windows.incremental import Folding, Incremental, Reducing
+from penstock.windows.lower import aggregation_of, check_function, spec_of, window_step
 from penstock.windows.spec import WindowSpec
-from penstock.windows.step import WindowBody, WindowStep
-from penstock.windows.triggers import CountTrigger, PurgingTrigger, Trigger
+from penstock.windows.step import WindowBody
+from penstock.windows.triggers import Trigger
 from penstock.windows.window import TimeWindow
 
 K = TypeVar("K")
@@ -90,20 +89,7 @@ class WindowedStream(Generic[K, T]):
         Of declared aggregates the result is a dict: the key's fields, `window_start`, `window_end`, and a column for each. Where
         that is possible they are computed over columns (`explain` tells); `columnar=False` forbids it.
         """
-        incremental: Incremental
-        if len(aggregates) == 1 and not columns and not isinstance(aggregates[0], Aggregate):
-            if isinstance(aggregates[0], type):
-                raise PlanError(
-                    f"aggregate({aggregates[0].__name__}): this is a class", hint=f"give an instance: {aggregates[0].__name__}()"
-                )
-            if not all(callable(getattr(aggregates[0], name, None)) for name in ("create_accumulator", "add", "result")):
-                raise PlanError(
-                    f"aggregate({aggregates[0]!r}): this is neither an AggregateFunction nor a declared aggregate",
-                    hint='for example aggregate(agg.max("price")), with `from penstock import aggregates as agg`',
-                )
-            incremental = Aggregating(aggregates[0])
-        else:
-            incremental = Declared(_declared(aggregates, columns), self._key_names, tolerant=errors != "fail")
+        incremental = aggregation_of(aggregates, columns, self._key_names, tolerant=errors != "fail")
         return self._incremental(incremental, process, "aggregate", name, previous_names, accumulator_type, errors, columnar)
 
     def apply(
@@ -132,7 +118,7 @@ class WindowedStream(Generic[K, T]):
         previous_names: Sequence[str] = (),
     ) -> DataStream[U]:
         """A function of all records of a window; state holds them until the window is over. `state_type`: that of a record."""
-        _check_function(function, "process")
+        check_function(function, "process")
         return self._then(WindowBody(function=function, state_type=state_type), "process", name, previous_names, errors)
 
     def sum(
@@ -185,7 +171,7 @@ class WindowedStream(Generic[K, T]):
         columnar: bool = True,
     ) -> DataStream[Any]:
         if process is not None:
-            _check_function(process, "process=")
+            check_function(process, "process=")
         body = WindowBody(incremental=incremental, function=process, state_type=state_type)
         return self._then(body, label, name, previous_names, errors, columnar)
 
@@ -200,28 +186,8 @@ class WindowedStream(Generic[K, T]):
     ) -> DataStream[Any]:
         exchange = self._stream._exchange
         assert exchange is not None
-        definition = WindowStep(
-            spec=self._spec,
-            body=body,
-            key_type=exchange.key_type,
-            key_fields=exchange.key_fields,
-            label=label,
-            errors=errors,
-            columnar=columnar,
-        )
+        definition = window_step(self._spec, body, exchange, label=label, errors=errors, columnar=columnar)
         return self._stream._then(definition, name, label, previous_names)
-
-
-def _declared(aggregates: tuple[Any, ...], columns: dict[str, Aggregate]) -> tuple[Aggregate, ...]:
-    given = (*aggregates, *columns.values())
-    wrong = [one for one in given if not isinstance(one, Aggregate)]
-    if wrong or not given:
-        what = repr(wrong[0]) if wrong else "nothing"
-        raise PlanError(
-            f"aggregate: {what} is not an aggregate",
-            hint='give one AggregateFunction, or declared aggregates such as count() and avg("temperature")',
-        )
-    return (*aggregates, *(one.named(name) for name, one in columns.items()))
 
 
 def windowed(
@@ -233,39 +199,5 @@ def windowed(
     late: OutputTag[T] | None,
     names: tuple[str, ...],
 ) -> WindowedStream[Any, T]:
-    """Check what `window(...)` was given."""
-    if not isinstance(assigner, WindowAssigner):
-        raise PlanError(f"window({assigner!r}): these are no windows", hint="for example window(TumblingWindows(minutes=5))")
-    if late is not None and not isinstance(late, OutputTag):
-        raise PlanError(f"late={late!r}", hint=f"give a tag: late=OutputTag({str(late)!r}), and read it with .side_output(tag)")
-    spec = WindowSpec(
-        assigner=assigner,
-        trigger=assigner.default_trigger() if trigger is None else trigger,
-        evictor=evictor,
-        allowed_lateness_ms=to_ms(allowed_lateness, what="allowed_lateness"),
-        late=None if late is None else late.name,
-    )
-    return WindowedStream(stream, spec, names)
-
-
-def count_windows(size: int, slide: int | None) -> dict[str, Any]:
-    """How `GlobalWindows` become windows of so many records."""
-    if slide is None:
-        return {"trigger": PurgingTrigger(CountTrigger(size))}
-    return {"trigger": CountTrigger(slide), "evictor": CountEvictor(size)}
-
-
-def key_names(exchange: Exchange) -> tuple[str, ...]:
-    """What the parts of a key are called in the results of declared aggregates."""
-    if callable(exchange.selector):
-        return ("key",)
-    return tuple(f"f{field}" if isinstance(field, int) else field for field in exchange.selector or ())
-
-
-def _check_function(function: Any, what: str) -> None:
-    if isinstance(function, type):
-        raise PlanError(f"{what}({function.__name__}): this is a class", hint=f"give an instance: {function.__name__}()")
-    if not callable(function) and not callable(getattr(function, "process", None)):
-        raise PlanError(
-            f"{function!r} is not a WindowFunction", hint="give an instance of a class with process(self, values, ctx)"
-        )
+    """The stream that `window(...)` gives."""
+    return WindowedStream(stream, spec_of(assigner, trigger, evictor, allowed_lateness, late), names)
