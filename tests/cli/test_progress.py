@@ -16,7 +16,7 @@ from penstock.cli.commands.jobs import describe_job, rate_now
 from penstock.cli.screen.progress import Progress, event_time
 from penstock.epochs.status_writer import StatusWriter
 from penstock.ids import Epoch, JobId, Term
-from penstock.jobs.rates import WINDOW_S, RecentRate
+from penstock.epochs.rates import WINDOW_S, RecentRate
 from penstock.jobs.status import Status, read_status
 from penstock.jobs.terms import TermInfo
 from penstock.storage import LocalStorage

@@ -1,4 +1,4 @@
-"""The command line: run, explain, jobs, stop, version, doctor. May import everything; nothing imports it.
+"""The command line: `commands/`, one module each, and what they show (`screen/`). May import everything; nothing imports it.
 
 Control goes through the job's storage, so no command needs an open port.
 """

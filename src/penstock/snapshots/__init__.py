@@ -6,7 +6,8 @@ replayed.
     with snapshots.read("savepoints/monday") as monday:
         monday.state("ledger", "orders").to_pandas()
 
-May import everything below it; `pyspark` is not imported here.
+Rooms, each of which imports those after it: `diff/`, `edit/`, `view/` and `replay/`, `restore/`, `savepoint/`, `tabular/`. May
+import everything but what a person writes (`api/`, `running/`); `pyspark` is not imported here.
 """
 
 from penstock.snapshots.diff.comparing import Change, SnapshotDiff, StateDiff, diff

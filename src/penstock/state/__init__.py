@@ -1,4 +1,10 @@
-"""Keyed state: what a value and a key look like as bytes (`codecs`, `layout`, `key_groups`), the durable files an epoch
-leaves behind (`files`), and the local store a task reads from (`store`, `local`). The store is a cache of the files: it can
-always be rebuilt from them. Imports only `penstock.errors`, `penstock.ids`, and the storage protocol.
+"""Keyed state, from the bytes up. Each room imports those below it:
+
+    overlay/    what a task has read and changed in an epoch, and the handles through which functions do so
+    stores/     the committed state of a partition on this host: a cache of the files
+    files/      the durable form: immutable sorted files
+    entries/    how an entry's key is made and taken apart
+    encoding/   values and keys as bytes; schemas, and whether one can be read as another
+
+`descriptors` is what a user declares, `key_groups` says which partition owns a key. Imports `storage/`.
 """

@@ -1,7 +1,7 @@
 """Durable storage behind a URI: a local folder, or a prefix of an S3 bucket.
 
-One contract, `Storage`, for everything that must survive a crash: manifests, state files, savepoints, staged output. May import
-`penstock.errors` only.
+One contract, `Storage`, for everything that must survive a crash: manifests, state files, savepoints, staged output. Imports
+no other package.
 """
 
 from penstock.storage.local import LocalStorage, private

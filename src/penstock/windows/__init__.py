@@ -2,5 +2,6 @@
 
     assigner: windows of a record       trigger: when to emit       evictor: what to leave out       aggregates: what to emit
 
-Definitions are frozen and picklable; `operator` is the logic in a worker. May import the runtime, as connectors do.
+`lower` makes the definition (`step`) of what `window(...)` was given; `operators/` is the logic in a worker, `columnar/` the same
+over columns. Imports `plan/`, `runtime/`, `state/` and `timing/`.
 """

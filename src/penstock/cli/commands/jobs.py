@@ -26,7 +26,7 @@ from penstock.jobs.left_out import NOTHING, LeftOut
 from penstock.jobs.listing import epochs_in
 from penstock.jobs.liveness import has_ended, is_alive, newest_term
 from penstock.jobs.manifest import load_manifest
-from penstock.jobs.rates import WINDOW_S
+from penstock.epochs.rates import WINDOW_S
 from penstock.jobs.status import EVERY_S, Status, read_status
 from penstock.jobs.terms import TermInfo, read_job
 from penstock.storage import LocalStorage, Storage, open_storage

@@ -22,7 +22,7 @@ from penstock.cli.screen.showing import moment
 from penstock.cli.screen.tables import console_for, print_table
 from penstock.epochs.history import EpochRecord, JobResult
 from penstock.jobs.left_out import LeftOut
-from penstock.jobs.rates import RecentRate
+from penstock.epochs.rates import RecentRate
 from penstock.running.signals import AT_ONCE, NOTICE, Interrupted
 
 HISTORICAL_S = 86_400.0

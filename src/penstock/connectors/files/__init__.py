@@ -1,1 +1,1 @@
-"""Files: folders of them as a source, folders of them as a sink."""
+"""Files: folders of them as a source (`reading/`), folders of them as a sink (`writing/`)."""

@@ -1,1 +1,3 @@
-"""Who drives a job, and who takes over: the live driver, standbys, the mirror."""
+"""Who drives a job, and who takes over: the holder of the lease, the check for a live driver, standbys, and the mirror of a
+job in another place.
+"""

@@ -1,1 +1,3 @@
-"""What the next epoch is: admission, splits and times before it runs; reports and the next manifest after it."""
+"""What the next epoch is. Before it runs: admission, splits and times. After it: its reports, checked and merged, and the
+next manifest; or whether a failed one is tried again. Pure, but for asking sources what there is.
+"""
