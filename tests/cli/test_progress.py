@@ -14,9 +14,9 @@ from rich.console import Console
 from penstock import EpochRecord, JobResult, StreamEnvironment, TumblingWindows, Watermarks, count
 from penstock.cli.commands.jobs import describe_job, rate_now
 from penstock.cli.screen.progress import Progress, event_time
+from penstock.epochs.rates import WINDOW_S, RecentRate
 from penstock.epochs.status_writer import StatusWriter
 from penstock.ids import Epoch, JobId, Term
-from penstock.epochs.rates import WINDOW_S, RecentRate
 from penstock.jobs.status import Status, read_status
 from penstock.jobs.terms import TermInfo
 from penstock.storage import LocalStorage

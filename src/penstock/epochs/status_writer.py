@@ -11,9 +11,9 @@ import msgspec
 
 from penstock.diagnosis.redaction import redact_text
 from penstock.epochs.history import EpochRecord, JobResult
+from penstock.epochs.rates import RecentRate
 from penstock.errors import FencedError
 from penstock.jobs import paths
-from penstock.epochs.rates import RecentRate
 from penstock.jobs.status import EVERY_S, Phase, Status
 from penstock.storage import Storage
 

@@ -20,13 +20,13 @@ from penstock.cli.screen.problems import clean_errors
 from penstock.cli.screen.progress import duration
 from penstock.cli.screen.tables import console_for, print_table
 from penstock.epochs.committing.intents import left_out_at_rest
+from penstock.epochs.rates import WINDOW_S
 from penstock.errors import ConfigError, CorruptFileError, PenstockError
 from penstock.jobs import paths
 from penstock.jobs.left_out import NOTHING, LeftOut
 from penstock.jobs.listing import epochs_in
 from penstock.jobs.liveness import has_ended, is_alive, newest_term
 from penstock.jobs.manifest import load_manifest
-from penstock.epochs.rates import WINDOW_S
 from penstock.jobs.status import EVERY_S, Status, read_status
 from penstock.jobs.terms import TermInfo, read_job
 from penstock.storage import LocalStorage, Storage, open_storage

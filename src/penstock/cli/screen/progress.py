@@ -21,8 +21,8 @@ from rich.text import Text
 from penstock.cli.screen.showing import moment
 from penstock.cli.screen.tables import console_for, print_table
 from penstock.epochs.history import EpochRecord, JobResult
-from penstock.jobs.left_out import LeftOut
 from penstock.epochs.rates import RecentRate
+from penstock.jobs.left_out import LeftOut
 from penstock.running.signals import AT_ONCE, NOTICE, Interrupted
 
 HISTORICAL_S = 86_400.0

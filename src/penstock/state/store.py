@@ -1,0 +1,5 @@
+"""Has moved to `penstock.state.stores.store`: see `penstock.moved`."""
+
+from penstock.moved import forward
+
+__getattr__ = forward(__name__)
