@@ -98,8 +98,12 @@ def test_nothing_was_ever_read(tmp_path: Path) -> None:
 def test_killed_in_the_drain(point: str, pipeline: int, expected: dict[str, Counter[str]], tmp_path: Path) -> None:
     """SIGKILL, then the same command again, with another parallelism."""
     put(tmp_path, events(), "0")
-    root = str(Path(__file__).parents[3])
-    where = {**os.environ, "PYTHONPATH": root, "SETTINGS": json.dumps({"pipeline": pipeline})}
+    root = Path(__file__).parents[3]
+    where = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]),
+        "SETTINGS": json.dumps({"pipeline": pipeline}),
+    }
     killed = subprocess.run(
         [sys.executable, str(PROGRAM), str(tmp_path), "2", point], env=where, timeout=120, check=False, capture_output=True
     )
