@@ -15,7 +15,6 @@ from functools import partial
 from typing import TypeVar
 
 from penstock.compile.programs import Program
-from penstock.compile.rewrites import rewrite
 from penstock.config import JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.deadlines import Closing
@@ -118,7 +117,7 @@ class EpochLoop:
         life: SignOfLife | None = None,
         program: Program | None = None,
     ) -> None:
-        self._graph = rewrite(graph)
+        self._graph = graph
         self._config = config
         self._storage = storage
         self._executor = executor
@@ -268,9 +267,9 @@ class EpochLoop:
         self._local.hold(taken.job)
         self.result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri, restarts=self._repeated)
         self.result.left_out = taken.before.left_out_in_all if taken.before is not None else LeftOut()
-        self._sources = open_sources(self._graph, config, storage, self._job, self._executor)
-        self._committers = open_committers(self._graph, storage, self._job, taken.term)
-        named = describe_sinks(self._graph)
+        self._sources = open_sources(taken.graph, config, storage, self._job, self._executor)
+        self._committers = open_committers(taken.graph, storage, self._job, taken.term)
+        named = describe_sinks(taken.graph)
         lost = passed_over(read_mirror(storage), taken.head)
         self._back = look_back(storage, taken.head, taken.before, taken.info.job, config, self._committers, named, lost)
         started = self._opening.open(taken)

@@ -22,8 +22,7 @@ import numpy as np
 from penstock.api.environment import StreamEnvironment
 from penstock.api.keyed import KeyedStream
 from penstock.api.stream import DataStream
-from penstock.compile.layout import claim_states, lay_out
-from penstock.compile.stages import cut
+from penstock.compile.compiler import Target, compile_program
 from penstock.epochs.planning.report_merge import files_of, next_due, next_layout, watermarks_of
 from penstock.functions import OutputTag
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds, StepId, Term
@@ -32,7 +31,6 @@ from penstock.plan.definition import Definition, ErrorPolicy
 from penstock.plan.nodes import Graph
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.frames import Keyed
-from penstock.runtime.job import CompiledJob
 from penstock.runtime.messages import EpochOrder, PartitionState, attempt_name
 from penstock.runtime.operators.keyed import KeyedProcess
 from penstock.runtime.operators.operator import Operator, Outputs, Receiver
@@ -248,25 +246,19 @@ class OperatorHarness:
     ) -> None:
         self.parallelism = parallelism
         self._now = now
-        claims = claim_states(self._graph, before, allow_dropped=False)
-        self._state_ids, infos = claims.ids, claims.infos
-        plan = cut(self._graph, self._state_ids, parallelism, self._key_groups)
         self._term = Term(self._term + 1)
-        layout = lay_out(plan, infos, before, parallelism, self._key_groups, self._term)
-        self._compiled = CompiledJob(
+        target = Target(
             name="harness",
             job=self._job,
             storage=self._storage,
-            stages=plan.stages,
             parallelism=parallelism,
-            max_parallelism=self._key_groups.count,
-            key_hash=self._key_groups.hash,
-            state_ids=self._state_ids,
-            fingerprint=f"{layout.fingerprint}-{layout.made_in}",
-            rows=plan.rows,
+            key_groups=self._key_groups,
+            term=self._term,
             local_dir=self._folder.name + "/local",
         )
-        self._open(layout, watermarks)
+        compiled = compile_program(self._graph, before, {}, target, allow_dropped=False, rewrites=())  # this operator, no other
+        self._state_ids, self._compiled = compiled.states.ids, compiled.job
+        self._open(compiled.layout, watermarks)
 
     def _open(self, layout: StateLayout, watermarks: dict[str, Milliseconds]) -> None:
         """Begin an epoch: a task for each partition."""

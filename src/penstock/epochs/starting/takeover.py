@@ -17,11 +17,10 @@ from datetime import timedelta
 import msgspec
 
 from penstock.compile.compatibility import check_rewritings_trusted
-from penstock.compile.layout import Claims, claim_states, lay_out
+from penstock.compile.compiler import Target, compile_program
+from penstock.compile.layout import Claims
 from penstock.compile.programs import Program, record_program
-from penstock.compile.renames import as_called_now, by_new_name, former_names, known_as
-from penstock.compile.source_claims import claim_sources
-from penstock.compile.stages import cut
+from penstock.compile.renames import as_called_now, by_new_name, former_names
 from penstock.config import Guarantee, JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.epochs.committing.commit_protocol import commit_sinks, mark_done
@@ -76,6 +75,8 @@ class Taken:
     head: Head
     before: Manifest | None
     restored: Restored | None
+    graph: Graph
+    """As it runs."""
     layout: StateLayout
     job: CompiledJob
     sources: dict[str, SourceState]
@@ -106,28 +107,42 @@ def take_over(
         head = find_head(storage, fall_back=config.fall_back, whole=info.job if start is None else None)
     except CorruptFileError as error:
         raise error if config.fall_back else with_way_out(storage, info.job, error) from None
-    head = replace(head, renamed=former_names(graph))
     check_same_job(storage, info, head.manifest)
     if head.manifest is not None and head.manifest.term >= term:
         if head.manifest.term > term and storage.exists(paths.term(head.manifest.term)):
             raise fenced(head.manifest.epoch)  # who took a term after this one has committed already
         term = take(storage, head.manifest.term)  # the files of terms are gone
     before = head.manifest if start is None else start.before
+    key_groups = KeyGroups(info.max_parallelism, before.state.key_hash if before else NEW_JOBS)
+    compiled = compile_program(
+        graph,
+        before.state if before else None,
+        before.sources if before else {},
+        Target(
+            name=config.name,
+            job=info.job,
+            storage=storage,
+            parallelism=config.parallelism,
+            key_groups=key_groups,
+            term=term,
+            local_dir=config.local_dir,
+            keep_local_ms=to_ms(config.keep_local),
+            state_store=config.state_store,
+            paths=python_paths,
+        ),
+        allow_dropped=config.allow_dropped_state,
+        newest=head.manifest.state if head.manifest else None,
+    )
+    graph, states, claims, layout = compiled.graph, compiled.states, compiled.sources, compiled.layout
+    head = replace(head, renamed=former_names(graph))
     if before is not None:
         before = as_called_now(before, graph)
-    states = claim_states(graph, before.state if before else None, allow_dropped=config.allow_dropped_state)
     check_rewritings_trusted(
         states.rewritings.values(), trust=config.trust, source=start.restored.source if start else storage.uri
     )
-    claims = claim_sources(graph, before.sources if before else {}, allow_dropped=config.allow_dropped_state)
     if before is not None and before.finished and claims.added:
         log.warning("the job was finished, and goes on: the program has another source: %s", ", ".join(claims.added))
         before = reopened(before, ask_again=False)
-    key_groups = KeyGroups(info.max_parallelism, before.state.key_hash if before else NEW_JOBS)
-    plan = cut(graph, states.ids, config.parallelism, key_groups)
-    layout = lay_out(plan, states.infos, before.state if before else None, config.parallelism, key_groups, term)
-    known = known_as(graph, head.manifest.state if head.manifest else None, before.state if before else None)
-    layout = msgspec.structs.replace(layout, last_id=states.last_id, known_as=known)
     if start is None and key_groups.hash != NEW_JOBS:
         log.info("the job keeps its %s", key_groups)
     if claims.removed:
@@ -136,23 +151,6 @@ def take_over(
         fail_point("restore:resolved")
         layout = start.bring(layout, term)
         fail_point("restore:copied")
-    job = CompiledJob(
-        name=config.name,
-        job=info.job,
-        storage=storage,
-        stages=plan.stages,
-        parallelism=config.parallelism,
-        max_parallelism=info.max_parallelism,
-        key_hash=key_groups.hash,
-        state_ids=states.ids,
-        known_as=known,
-        fingerprint=f"{layout.fingerprint}-{layout.made_in}",
-        rows=plan.rows,
-        local_dir=config.local_dir,
-        keep_local_ms=to_ms(config.keep_local),
-        state_store=config.state_store,
-        paths=python_paths,
-    )
     restored = before.restored if before is not None else None
     if start is not None:
         restored = start.restored
@@ -164,8 +162,9 @@ def take_over(
         head=head,
         before=before,
         restored=restored,
+        graph=graph,
         layout=layout,
-        job=job,
+        job=compiled.job,
         sources=claims.kept,
         states=states,
         elsewhere=start is not None,

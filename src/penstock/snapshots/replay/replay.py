@@ -22,11 +22,11 @@ from penstock.plan.nodes import Graph
 from penstock.snapshots.replay.entries import StateForms
 from penstock.snapshots.replay.recording import Recording
 from penstock.snapshots.replay.rerun import (
-    Compiled,
     NextEpoch,
     Ran,
+    Rerunnable,
     close_stores,
-    compile_program,
+    compile_on,
     plan_next,
     run_epochs,
     watched,
@@ -161,7 +161,7 @@ def _replay(planned: Planned, storage: Storage, info: JobInfo, choice: Choice, o
             following = plan_next(planned, info, choice.parent, shadow, local, now, options.records, trust=options.trust)
             inputs = (following.input,)
             choice = Choice(wanted=NEXT, parent=choice.parent, inputs=inputs)
-        compiled = compile_program(planned.graph, info, choice.parent, shadow, os.path.join(folder, "local"), trust=options.trust)
+        compiled = compile_on(planned.graph, info, choice.parent, shadow, os.path.join(folder, "local"), trust=options.trust)
         if compiled.dropped:
             notes = [*notes, f"the program no longer claims the state {', '.join(compiled.dropped)}"]
         if compiled.migrated:
@@ -180,7 +180,7 @@ def _elsewhere(planned: Planned, storage: Storage) -> list[str]:
     return [f"the program runs its job in {own}, and what is replayed is in {storage.uri}"]
 
 
-def _traces(compiled: Compiled, choice: Choice, options: Options) -> dict[StepId, StepTrace]:
+def _traces(compiled: Rerunnable, choice: Choice, options: Options) -> dict[StepId, StepTrace]:
     """What is noted of each step; closely, of the one that was asked for."""
     steps = {node.step: node for node in compiled.graph}
     if options.step is not None and options.step not in steps:
@@ -220,7 +220,7 @@ def _result(
     storage: Storage,
     info: JobInfo,
     choice: Choice,
-    compiled: Compiled,
+    compiled: Rerunnable,
     traces: dict[StepId, StepTrace],
     ran: Ran,
     following: NextEpoch | None,

@@ -11,11 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.compile.compatibility import check_trusted
-from penstock.compile.layout import claim_states, lay_out
+from penstock.compile.compiler import Target, compile_program
 from penstock.compile.programs import Planned
-from penstock.compile.renames import known_as
-from penstock.compile.rewrites import rewrite
-from penstock.compile.stages import cut
 from penstock.epochs.planning.admission import Admission
 from penstock.epochs.planning.inputs import SourcePlan
 from penstock.epochs.planning.report_merge import files_of, next_due, next_layout, watermarks_of
@@ -46,7 +43,7 @@ Watch = Callable[[StepId, Definition], Definition]
 
 
 @dataclass(slots=True, kw_only=True)
-class Compiled:
+class Rerunnable:
     """A program, compiled on the state of a manifest. `dropped`: states that it does not claim; `migrated`: those that were
     rewritten for it, in the shadow."""
 
@@ -58,37 +55,30 @@ class Compiled:
     migrated: list[str]
 
 
-def compile_program(graph: Graph, info: JobInfo, parent: Manifest, storage: Storage, folder: str, *, trust: bool) -> Compiled:
+def compile_on(graph: Graph, info: JobInfo, parent: Manifest, storage: Storage, folder: str, *, trust: bool) -> Rerunnable:
     """Today's program on yesterday's state. Partitions are as they were, so that everything comes in the same order."""
-    graph = rewrite(graph)
     before = parent.state
-    claims = claim_states(graph, before, allow_dropped=True)
-    check_trusted(graph, before, claims.ids, trust=trust, source=f"{storage.uri}@{parent.epoch}")
-    ids = claims.ids
-    plan = cut(graph, ids, before.parallelism, before.key_groups)
-    layout = lay_out(plan, claims.infos, before, before.parallelism, before.key_groups, TERM)
-    times = Times(processing_time=parent.processing_time, watermarks=parent.watermarks)
-    layout = migrate_states(storage, layout, claims, times, job=info.job, term=TERM, epoch=parent.epoch)
-    job = CompiledJob(
+    target = Target(
         name=info.name,
         job=info.job,
         storage=storage,
-        stages=plan.stages,
         parallelism=before.parallelism,
-        max_parallelism=before.max_parallelism,
-        key_hash=before.key_hash,
-        state_ids=ids,
-        known_as=known_as(graph, before),
-        fingerprint=f"{layout.fingerprint}-replay",
-        rows=plan.rows,
+        key_groups=before.key_groups,
+        term=TERM,
+        mark="replay",
         local_dir=folder,
     )
-    lost = [one for number, one in before.ids.items() if int(number) not in ids.values() and one.kind != "timers"]
-    return Compiled(
-        graph=graph,
+    compiled = compile_program(graph, before, {}, target, allow_dropped=True)  # what sources read is in the orders
+    claims = compiled.states
+    check_trusted(compiled.graph, before, claims.ids, trust=trust, source=f"{storage.uri}@{parent.epoch}")
+    times = Times(processing_time=parent.processing_time, watermarks=parent.watermarks)
+    layout = migrate_states(storage, compiled.layout, claims, times, job=info.job, term=TERM, epoch=parent.epoch)
+    lost = [one for number, one in before.ids.items() if int(number) not in claims.ids.values() and one.kind != "timers"]
+    return Rerunnable(
+        graph=compiled.graph,
         layout=layout,
-        ids=ids,
-        job=job,
+        ids=claims.ids,
+        job=compiled.job,
         dropped=sorted(f"{one.step}.{one.name}" for one in lost),
         migrated=sorted(f"{one.declaration.step}.{one.declaration.name}" for one in claims.rewritings.values()),
     )
@@ -231,8 +221,8 @@ def plan_next(
         first=records or config.first_records_per_epoch,
     )
     now = processing_time(now_ms, head)
-    job = compile_program(planned.graph, info, head, storage, folder, trust=trust).job
-    sources = open_sources(rewrite(planned.graph), config, storage, job, InlineExecutor())
+    program = compile_on(planned.graph, info, head, storage, folder, trust=trust)
+    sources = open_sources(program.graph, config, storage, program.job, InlineExecutor())
     limits = admission.limits(sum(not head.sources.get(source.step, SourceState()).ended for source in sources))
     plans: dict[str, SourcePlan] = {}
     try:

@@ -18,10 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.compile.compatibility import check_trusted
-from penstock.compile.layout import claim_states
-from penstock.compile.renames import as_called_now
-from penstock.compile.rewrites import rewrite
-from penstock.compile.source_claims import SourceClaims, claim_sources
+from penstock.compile.compiler import claim
+from penstock.compile.source_claims import SourceClaims
 from penstock.config import JobConfig
 from penstock.epochs.history import StartListener
 from penstock.epochs.starting.draining import drained
@@ -123,7 +121,7 @@ def _resolve(
     manifest = reopened(snapshot.manifest, ask_again=True)
     if info is not None and config.max_parallelism is None:
         config = replace(config, max_parallelism=info.max_parallelism)
-    claims = check(rewrite(graph), config, snapshot, foreign=not own)
+    claims = check(graph, config, snapshot, foreign=not own)
     _tell(listeners, summary_of(snapshot.source, manifest, claims, decision.leaves))
     restored = Restored(snapshot.source, snapshot.identity, manifest.epoch, Epoch(0))
     bring: dict[str, Any] = {} if own else {"bring": _bringing(snapshot, storage, listeners)}
@@ -152,11 +150,10 @@ def check(graph: Graph, config: JobConfig, snapshot: Snapshot, *, foreign: bool)
             f"--max-parallelism {config.max_parallelism} --to FOLDER",
         )
     check_parallelism(config.parallelism, most)
-    claims = claim_states(graph, before, allow_dropped=config.allow_dropped_state)
+    claimed = claim(graph, before, snapshot.manifest.sources, allow_dropped=config.allow_dropped_state)
     if foreign:
-        check_trusted(graph, before, claims.ids, trust=config.trust, source=snapshot.source)
-    sources = as_called_now(snapshot.manifest, graph).sources
-    return claim_sources(graph, sources, allow_dropped=config.allow_dropped_state)
+        check_trusted(claimed.graph, before, claimed.states.ids, trust=config.trust, source=snapshot.source)
+    return claimed.sources
 
 
 def _bringing(snapshot: Snapshot, storage: Storage, listeners: list[StartListener]) -> Callable[[StateLayout, Term], StateLayout]:
