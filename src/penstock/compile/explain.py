@@ -1,4 +1,4 @@
-"""What a program is, before it runs: steps, stages, exchanges and state, as data and as text. Golden-tested."""
+"""The plan that runs: steps, stages, exchanges and state, as data and as text, after all rewrites. Golden-tested."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any
 
-from penstock.compile.rewrites.columnar_windows import columnar_windows
+from penstock.compile.compiler import claim
 from penstock.compile.stages import cut
 from penstock.config import JobConfig
 from penstock.functions import function_location, users_function
@@ -22,6 +22,7 @@ from penstock.state.encoding.schemas import schema_text
 from penstock.state.key_groups import NEW_JOBS, KeyGroups, default_max_parallelism
 from penstock.state.overlay.handles import state_codec
 from penstock.windows.columnar.eligible import why_not_columnar
+from penstock.windows.columnar.merge import MergeStep
 from penstock.windows.step import WindowStep
 
 VERSION = 1
@@ -30,13 +31,12 @@ _OWN_CODE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:
     """The program as plain data, for `penstock explain --json`."""
-    ids: dict[tuple[str, str], int] = {
-        (s.step, s.name): number for number, s in enumerate((s for node in graph for s in node.states()), start=1)
-    }
+    claimed = claim(graph, None, {}, allow_dropped=False)
+    runs = claimed.graph
     most = config.max_parallelism or default_max_parallelism(config.parallelism)
-    plan = cut(graph, ids, config.parallelism, KeyGroups(most, NEW_JOBS))
+    plan = cut(runs, claimed.states.ids, config.parallelism, KeyGroups(most, NEW_JOBS))
     stage_of = {step.step: stage.index for stage in plan.stages for step in stage.steps}
-    over_columns = _over_columns(graph)
+    over_columns = _over_columns(graph, runs)
     return {
         "version": VERSION,
         "job": config.name,
@@ -45,7 +45,7 @@ def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:
         "parallelism": config.parallelism,
         "max_parallelism": most,
         "bounded": is_bounded(graph),
-        "steps": [{**_step(node, stage_of[node.step]), **over_columns.get(node.step, {})} for node in graph],
+        "steps": [{**_step(node, stage_of[node.step]), **over_columns.get(node.step, {})} for node in runs],
         "stages": [{"stage": stage.index, "steps": [step.step for step in stage.steps]} for stage in plan.stages],
         "exchanges": [_exchange(channel) for stage in plan.stages for channel in stage.channels_out],
         "warnings": [_unnamed(node) for node in graph if keeps_state(node) and not node.named],
@@ -104,6 +104,7 @@ def _step(node: Node, stage: int) -> dict[str, Any]:
             "what": definition.source.describe(),
             "bounded": definition.source.bounded,
             "watermarks": None if definition.watermarks is None else definition.watermarks.describe(),
+            "columns": getattr(definition.source, "columns", None),
         }
     if isinstance(definition, WindowStep):
         step["window"] = {**definition.describe(), "path": f"record by record, not over columns: {why_not_columnar(definition)}"}
@@ -112,15 +113,14 @@ def _step(node: Node, stage: int) -> dict[str, Any]:
     return step
 
 
-def _over_columns(graph: Graph) -> dict[str, dict[str, Any]]:
-    """What is different about window steps that are computed over columns, by step."""
-    rewritten = columnar_windows(graph).nodes
-    partials = {step: node.inputs[0].step for step, node in rewritten.items() if node is not graph.nodes.get(step, node)}
+def _over_columns(graph: Graph, runs: Graph) -> dict[str, dict[str, Any]]:
+    """What there is to say of window steps that are computed over columns, by step."""
+    partials = {node.step: node.inputs[0].step for node in runs if isinstance(node.definition, MergeStep)}
     found: dict[str, dict[str, Any]] = {}
     for step, partial in partials.items():
         window = graph.nodes[step].definition
         assert isinstance(window, WindowStep)
-        slices = getattr(rewritten[partial].definition, "slices", None)
+        slices = getattr(runs.nodes[partial].definition, "slices", None)
         by = "" if slices is None else f" and slices of {slices.slice_ms} ms"
         others = [other for other, one in partials.items() if one == partial and other != step]
         shared = f", together with {', '.join(others)}" if others else ""
@@ -198,6 +198,8 @@ def _step_lines(step: dict[str, Any]) -> list[str]:
     if "source" in step:
         lines.append(f"  {'bounded' if step['source']['bounded'] else 'unbounded'}")
         lines.append(f"  watermarks {step['source']['watermarks'] or 'none'}")
+        if step["source"]["columns"] is not None:
+            lines.append(f"  reads only {', '.join(step['source']['columns']) or 'no column'}")
     lines += [f"  {what} {how}" for what, how in step.get("window", {}).items()]
     if step["errors"] != "fail":
         lines.append(f"  errors {step['errors']}")

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.compile.compatibility import describe_state
-from penstock.compile.rewrites import rewrite
+from penstock.compile.compiler import claim
 from penstock.errors import PlanError, StateError
 from penstock.ids import MAX_WATERMARK, Epoch, JobId, Milliseconds
 from penstock.jobs.manifest import SourceState
@@ -162,7 +162,9 @@ class SnapshotBuilder:
         self._held = ExitStack()
         self._name = name
         self._key_groups = KeyGroups(max_parallelism, NEW_JOBS)
-        self._declared = {(str(d.step), d.name): d for node in rewrite(graph) for d in node.states()}
+        self._declared = {
+            (str(d.step), d.name): d for node in claim(graph, None, {}, allow_dropped=False).graph for d in node.states()
+        }
         self._known_sources = [str(node.step) for node in graph if isinstance(node.definition, SourceStep)]
         self._states: dict[tuple[str, str], StateEditor] = {}
         self._ttl_timers: dict[tuple[str, str], Sorter] = {}
