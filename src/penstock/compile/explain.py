@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any
 
@@ -26,7 +25,6 @@ from penstock.windows.columnar.merge import MergeStep
 from penstock.windows.step import WindowStep
 
 VERSION = 1
-_OWN_CODE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:

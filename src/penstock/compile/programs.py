@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Generic, Protocol, TypeVar
-from zlib import crc32
 
 import msgspec
 
@@ -38,6 +37,7 @@ from penstock.runtime.operators.source import SourceStep
 from penstock.state.overlay.handles import state_codec
 from penstock.storage import LocalStorage, Storage, private
 from penstock.storage.documents import LIST_BYTES, UNREADABLE, read_small
+from penstock.storage.sealed import enclose, enclosed
 
 VERSION = 1
 MODULES = 500
@@ -184,8 +184,7 @@ def record_program(storage: Storage, program: Program) -> None:
 
 
 def _encoded(program: Program) -> bytes:
-    body = msgspec.json.encode(program)
-    return b'{"crc":%d,"program":' % crc32(body) + body + b"}\n"
+    return enclose("program", msgspec.json.encode(program))
 
 
 def _hide_old_secrets(storage: LocalStorage) -> None:
@@ -204,9 +203,8 @@ def read_program(storage: Storage, digest: str) -> Program:
     """The record of a program, by its hash; `NotFoundError` if there is none."""
     path = paths.program(digest)
     data = read_small(storage, path, LIST_BYTES)
-    head, _, rest = data.partition(b',"program":')
-    body = rest[:-2]
-    if not head.startswith(b'{"crc":') or rest[-2:] != b"}\n" or not head[7:].isdigit() or int(head[7:]) != crc32(body):
+    body = enclosed("program", data)
+    if body is None:
         raise CorruptFileError(f"{path} is damaged: its checksum does not match", hint="name the program yourself: --app APP.py")
     try:
         written = msgspec.json.decode(body, type=_Versioned).version

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from penstock.errors import PlanError
 from penstock.ids import StepId
 from penstock.plan.exchange import Exchange
-from penstock.plan.nodes import Graph, Node
+from penstock.plan.nodes import Graph
 from penstock.records import DICT_ROW, RowType
 from penstock.runtime.exchange import Channel
 from penstock.runtime.job import LocalInput, Stage, StageStep
@@ -128,7 +128,3 @@ def _rows(graph: Graph) -> tuple[RowType, ...]:
         if row is not None and row not in rows:
             rows.append(row)
     return tuple(rows)
-
-
-def stateful_nodes(graph: Graph) -> list[Node]:
-    return [node for node in graph if node.stateful]

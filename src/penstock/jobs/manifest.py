@@ -8,7 +8,6 @@ never an empty start.
 from __future__ import annotations
 
 from typing import Any
-from zlib import crc32
 
 import msgspec
 
@@ -22,6 +21,7 @@ from penstock.state.files.durable import FileRef
 from penstock.state.key_groups import CRC32, KeyGroups
 from penstock.storage import Storage
 from penstock.storage.documents import MANIFEST_BYTES, UNREADABLE, read_small
+from penstock.storage.sealed import enclose, enclosed
 
 VERSIONS = (1, 2)
 """2: keys are grouped by another `key_hash` than 1. Otherwise 1 is written, and an older Penstock can go on with the job."""
@@ -192,14 +192,12 @@ _decode = msgspec.json.Decoder(Manifest)
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    body = _encode(manifest)
-    return b'{"crc":%d,"manifest":' % crc32(body) + body + b"}\n"
+    return enclose("manifest", _encode(manifest))
 
 
 def decode_manifest(data: bytes, path: str) -> Manifest:
-    head, _, rest = data.partition(b',"manifest":')
-    body = rest[:-2]
-    if not head.startswith(b'{"crc":') or rest[-2:] != b"}\n" or not head[7:].isdigit() or int(head[7:]) != crc32(body):
+    body = enclosed("manifest", data)
+    if body is None:
         raise CorruptFileError(
             f"the manifest {path} is damaged",
             detail=f"{len(data)} bytes, checksum does not match",

@@ -37,7 +37,6 @@ class StageStep:
     definition: Definition
     inputs: int
     local: tuple[LocalInput, ...] = ()
-    key_type: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

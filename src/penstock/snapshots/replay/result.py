@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -177,11 +176,3 @@ class Replay:
         from penstock.snapshots.replay.as_json import replay_data
 
         return replay_data(self)
-
-
-def changes_by_key(changes: Iterable[StateChange]) -> dict[Any, list[StateChange]]:
-    """Changes of state by key, in order."""
-    found: dict[Any, list[StateChange]] = {}
-    for change in changes:
-        found.setdefault(hashable(change.key), []).append(change)
-    return found

@@ -46,8 +46,6 @@ AT_A_TIME, SIZE_AT_A_TIME = 16 * 1024, 8 * 1024 * 1024
 SAMPLE = 1000
 
 _RAW = [pa.field(RAW_KEY, pa.binary(), nullable=False), pa.field(RAW_VALUE, pa.binary(), nullable=False)]
-_DUE_AT_ONCE = ("slices", "session runs")
-"""Kinds of which only their operator can tell when something is due: it is made to look at once."""
 
 
 class StateFile(msgspec.Struct, frozen=True):

@@ -22,7 +22,6 @@ from penstock.state.encoding.misfits import same
 
 _TUPLE, _SET, _FROZENSET, _DICT, _RECORD, _ENUM, _SCALAR = range(1, 8)
 _PLAIN = {int, float, str, bytes, bool, type(None)}
-_PLAIN_KEYS = {str, int}
 _SCALARS: dict[str, tuple[type, Any]] = {
     "datetime": (datetime, datetime.fromisoformat),
     "date": (date, date.fromisoformat),

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Literal
 
-from penstock.errors import StateError
 from penstock.state.files.durable import FileRef
 from penstock.state.stores.holding import Hold, checked_root, folder_name, hold_for_tasks, job_folder
 from penstock.state.stores.store import Block, Entries, LocalStore, StoreBehindError, StoreBrokenError, StoreKind
@@ -128,15 +127,6 @@ def _position(applied: str | None, chain: list[FileRef]) -> int | None:
         if applied in (ref.mark, ref.covers):
             return number
     return None
-
-
-def applied_file(path: str, kind: StoreKind = "lmdb") -> str | None:
-    """The last file applied to the store in `path`; None if there is no usable store."""
-    store = shelf(kind, path).current()
-    try:
-        return None if store is None else store.applied()
-    except StateError:
-        return None
 
 
 def _catch_up(store: LocalStore, after: str | None, files: list[FileRef], read: ReadBlocks, cached: CachedEntries) -> None:

@@ -18,6 +18,7 @@ from penstock.connectors.files.writing.view import Runs, View, everything, numbe
 from penstock.errors import CorruptFileError, NotFoundError
 from penstock.storage import Storage
 from penstock.storage.documents import MANIFEST_BYTES, UNREADABLE, read_small
+from penstock.storage.sealed import body_of, seal
 
 VERSION = 2
 OWNER_VERSION = 1
@@ -79,18 +80,15 @@ def view_after(number: int, entry: LogEntry | None) -> View:
 
 
 def encode_entry(entry: LogEntry) -> bytes:
-    body = msgspec.json.encode(entry)
-    return body[:-1] + b',"crc":%d}' % zlib.crc32(body)
+    return seal(entry)
 
 
 def checked_body(data: bytes, path: str) -> bytes:
     """The JSON of an entry without its checksum, which must match if there is one."""
-    head, mark, crc = data.rpartition(b',"crc":')
-    if not mark:
-        return data
-    if crc != b"%d}" % zlib.crc32(head + b"}"):
+    body = body_of(data)
+    if body is None:
         raise CorruptFileError(f"The log entry {path} is damaged", detail="its checksum does not match")
-    return head + b"}"
+    return body
 
 
 def decode_entry(data: bytes, path: str) -> LogEntry:
