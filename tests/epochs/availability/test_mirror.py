@@ -13,6 +13,7 @@ import pytest
 
 from penstock import failpoints
 from penstock.config import JobConfig
+from penstock.epochs.availability import mirror_start
 from penstock.epochs.availability.lease_holder import SignOfLife
 from penstock.epochs.availability.mirror import Mirror, MirrorReplacedError
 from penstock.epochs.availability.mirror_start import check_start
@@ -20,7 +21,7 @@ from penstock.epochs.history import EpochRecord
 from penstock.errors import ConfigError, CorruptFileError, StorageError
 from penstock.executors.inline import InlineExecutor
 from penstock.ids import Epoch, JobId, Term
-from penstock.jobs import mirror_record, paths
+from penstock.jobs import paths
 from penstock.jobs.manifest import load_manifest
 from penstock.jobs.mirror_record import GAP, MirrorInfo, passed_over, read_mirror, write_mirror
 from penstock.jobs.pins import kept_epochs
@@ -339,7 +340,7 @@ def test_a_first_storage_that_cannot_be_reached(tmp_path: Path, monkeypatch: pyt
     def unreachable(uri: str) -> Storage:
         raise StorageError("no route to host")
 
-    monkeypatch.setattr(mirror_record, "open_storage", unreachable)
+    monkeypatch.setattr(mirror_start, "open_storage", unreachable)
     with pytest.raises(Crash):
         run(tmp_path, Interrupted(8, crash))
     mirror(tmp_path).mirror()
