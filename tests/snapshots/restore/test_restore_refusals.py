@@ -175,12 +175,41 @@ class _Damaging:
         self._inner = InlineExecutor()
         self._folder = folder
 
-    def open_state(self, order: Any) -> Any:
+    def start(self, job: Any) -> Any:
         for path in (self._folder / "storage" / "state" / "imported").rglob("*.parquet"):
             data = bytearray(path.read_bytes())
             for at in range(200, len(data) * 2 // 3, 50):
                 data[at] ^= 255
             path.write_bytes(data)
+        return self._inner.start(job)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def test_what_a_start_has_copied_is_not_read_again_before_the_take_over(whole: Path, tmp_path: Path) -> None:
+    executor = _Opening()
+    program(tmp_path).execute(restore_from=f"{whole / 'savepoint'}", executor=executor)
+    assert executor.opened == 0, "the copies were read back"
+    shutil.rmtree(tmp_path / "local", ignore_errors=True)
+    epoch = manifests(tmp_path)[-1].epoch
+    program(tmp_path, local_dir=str(tmp_path / "other-host")).execute(
+        restore_from=f"{tmp_path / 'storage'}@{epoch - 1}", executor=executor
+    )
+    assert executor.opened == 1, "files of its own storage are opened by those who will use them"
+
+
+class _Opening:
+    """Runs inline, and counts how often the state is opened before a take-over."""
+
+    def __init__(self) -> None:
+        from penstock.executors.inline import InlineExecutor
+
+        self._inner = InlineExecutor()
+        self.opened = 0
+
+    def open_state(self, order: Any) -> Any:
+        self.opened += 1
         return self._inner.open_state(order)
 
     def __getattr__(self, name: str) -> Any:

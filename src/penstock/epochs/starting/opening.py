@@ -1,6 +1,7 @@
 """Opening the state before the take-over is committed: tasks read, and so check, what their hosts have not applied yet.
 
-That is what the first epochs would do. So it costs nothing, but the job of the executor that opens it all at once.
+That is what the first epochs would do. So it costs nothing, but the job of the executor that opens it all at once; and not even
+that where all files were copied, and read back, by the start itself.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class StateOpening:
         """Raise `CorruptFileError` if a file that the job is to go on from is damaged. True: the executor is started."""
         refs = state_files(taken.layout)
         if taken.before is None or not refs or not isinstance(self._executor, OpensState):
+            return False
+        if taken.checked.issuperset(ref.name for ref in refs):
             return False
         try:
             if self._known is not None:  # the driver that is to be replaced has committed meanwhile: it will not wait

@@ -38,7 +38,7 @@ from penstock.jobs import paths
 from penstock.jobs.left_out import LeftOut
 from penstock.jobs.manifest import Manifest, Restored, Rewind, SourceState, StateLayout, load_manifest, version_of
 from penstock.jobs.terms import Head, JobInfo, check_same_job, fenced, find_head, open_job, take_term
-from penstock.jobs.wholeness import with_way_out
+from penstock.jobs.wholeness import state_files, with_way_out
 from penstock.plan.nodes import Graph
 from penstock.runtime.job import CompiledJob
 from penstock.state.key_groups import NEW_JOBS, KeyGroups, check_parallelism, default_max_parallelism
@@ -84,6 +84,8 @@ class Taken:
     elsewhere: bool = False
     program: str = ""
     """Its hash."""
+    checked: frozenset[str] = frozenset()
+    """State files that this start has copied, and read back whole."""
 
 
 def take_over(
@@ -147,9 +149,12 @@ def take_over(
         log.info("the job keeps its %s", key_groups)
     if claims.removed:
         log.warning("sources that the program no longer has, and whose positions go: %s", ", ".join(claims.removed))
+    checked: frozenset[str] = frozenset()
     if start is not None:
         fail_point("restore:resolved")
-        layout = start.bring(layout, term)
+        brought = start.bring(layout, term)
+        checked = _names(brought) - _names(layout)
+        layout = brought
         fail_point("restore:copied")
     restored = before.restored if before is not None else None
     if start is not None:
@@ -169,7 +174,12 @@ def take_over(
         states=states,
         elsewhere=start is not None,
         program=program.hash if program is not None else "",
+        checked=checked,
     )
+
+
+def _names(layout: StateLayout) -> frozenset[str]:
+    return frozenset(ref.name for ref in state_files(layout))
 
 
 def next_epoch(head: Head) -> Epoch:
