@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from penstock.runtime.job import CompiledJob
@@ -32,11 +33,20 @@ class Executor(Protocol):
 
 
 @runtime_checkable
+class Begins(Protocol):
+    """An executor that takes a while to start."""
+
+    def begin(self, parallelism: int) -> None:
+        """There will be a job soon: start beside whatever comes first. Returns at once; `start` waits for the rest."""
+        ...
+
+
+@runtime_checkable
 class Prepares(Protocol):
     """An executor that can get ready before there is a job."""
 
-    def prepare(self, parallelism: int) -> None:
-        """Called now and then while a standby waits."""
+    def prepare(self, parallelism: int, rehearse: Callable[[], CompiledJob | None]) -> None:
+        """Called now and then while a standby waits; returns at once. `rehearse`: see `rehearsing`; may be called in a thread."""
 
 
 @runtime_checkable

@@ -22,11 +22,12 @@ from penstock.diagnosis.failures import nature_of
 from penstock.epochs.availability.lease_holder import SignOfLife
 from penstock.epochs.availability.live_driver import check_not_driven
 from penstock.epochs.availability.mirror_start import check_start
+from penstock.epochs.availability.rehearsing import rehearse
 from penstock.epochs.availability.standby import End, TakeOver, rest_s
 from penstock.epochs.availability.standing_by import job_of, stand_by
 from penstock.epochs.clock import Clock
 from penstock.epochs.committing.persisting import persist
-from penstock.epochs.executor import Executor, Interrupts, Prepares
+from penstock.epochs.executor import Begins, Executor, Interrupts, Prepares
 from penstock.epochs.history import EpochRecord, JobResult, Listener, RunListener, StandbyListener, StopListener
 from penstock.epochs.loop import EpochLoop
 from penstock.epochs.starting.rescaling import Rescale
@@ -36,6 +37,7 @@ from penstock.jobs.terms import check_settings, left_out_of
 from penstock.plan.nodes import Graph
 from penstock.running.signals import AT_ONCE, NOTICE, StopSignals, say
 from penstock.running.stop_deadline import StopDeadline
+from penstock.runtime.job import CompiledJob
 from penstock.snapshots.restore.restore import starting_from
 from penstock.state.stores.cleaning import clean_beside
 from penstock.storage import Storage
@@ -129,7 +131,7 @@ class Driver:
     def _stand_by(self, rest: float) -> TakeOver | End | None:
         def prepare() -> None:
             if isinstance(self.executor, Prepares):
-                self.executor.prepare(self.config.parallelism)
+                self.executor.prepare(self.config.parallelism, self._rehearse)
 
         return stand_by(
             self.storage,
@@ -141,6 +143,9 @@ class Driver:
             sleep=time.sleep,
             rest_s=rest,
         )
+
+    def _rehearse(self) -> CompiledJob | None:
+        return rehearse(self.graph, self.config, self.storage, self.python_paths)
 
     def _not_run(self, end: End | None) -> JobResult:
         """A standby that was not needed."""
@@ -173,6 +178,8 @@ class Driver:
             if verdict is None:
                 self._persist(lambda: check_not_driven(self.storage, self.config, tell=self._tell))
             self._persist(self._check_start)
+            if isinstance(self.executor, Begins):
+                self.executor.begin(self.config.parallelism)
             result = self._drive(self._life(verdict), (*self.listeners, *more))
         except BaseException as error:
             for listener in told:

@@ -31,6 +31,7 @@ from penstock.jobs import paths, requests
 from penstock.jobs.lease import VERSION, Lease, Released, read_lease
 from penstock.jobs.requests import ask, wait_for_answer
 from penstock.jobs.terms import find_head, open_job, take_term
+from penstock.runtime.job import CompiledJob
 from penstock.runtime.messages import EpochOrder, TaskReport
 from penstock.storage import LocalStorage, Storage, open_storage
 from tests.laws.trying import COUNT, Crash, Interrupted, check_exact, crash, manifests, program, run
@@ -562,7 +563,7 @@ def test_a_standby_that_gave_the_job_up_stands_by_again(tmp_path: Path, monkeypa
 
 def test_a_standby_that_cannot_get_ready_still_stands_by(tmp_path: Path) -> None:
     class Unready(InlineExecutor):
-        def prepare(self, parallelism: int) -> None:
+        def prepare(self, parallelism: int, rehearse: Callable[[], CompiledJob | None]) -> None:
             raise RuntimeError("no session")
 
     with pytest.raises(Crash):

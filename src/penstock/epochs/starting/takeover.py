@@ -120,18 +120,7 @@ def take_over(
         graph,
         before.state if before else None,
         before.sources if before else {},
-        Target(
-            name=config.name,
-            job=info.job,
-            storage=storage,
-            parallelism=config.parallelism,
-            key_groups=key_groups,
-            term=term,
-            local_dir=config.local_dir,
-            keep_local_ms=to_ms(config.keep_local),
-            state_store=config.state_store,
-            paths=python_paths,
-        ),
+        target_of(config, storage, info, key_groups, term, python_paths),
         allow_dropped=config.allow_dropped_state,
         newest=head.manifest.state if head.manifest else None,
     )
@@ -175,6 +164,24 @@ def take_over(
         elsewhere=start is not None,
         program=program.hash if program is not None else "",
         checked=checked,
+    )
+
+
+def target_of(
+    config: JobConfig, storage: Storage, info: JobInfo, key_groups: KeyGroups, term: Term, python_paths: tuple[str, ...]
+) -> Target:
+    """Where the program of a job is to run."""
+    return Target(
+        name=config.name,
+        job=info.job,
+        storage=storage,
+        parallelism=config.parallelism,
+        key_groups=key_groups,
+        term=term,
+        local_dir=config.local_dir,
+        keep_local_ms=to_ms(config.keep_local),
+        state_store=config.state_store,
+        paths=python_paths,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,14 +20,26 @@ from penstock.deadlines import Closing, ended_within
 from penstock.errors import EnvironmentProblemError, EpochFailedError, ExecutorLostError, PenstockError
 from penstock.executors.spark.bridge import Bridge
 from penstock.executors.spark.engine import SparkEngine
-from penstock.executors.spark.session import forget_session, is_cluster, kill_session, make_session
+from penstock.executors.spark.session import (
+    forget_session,
+    is_cluster,
+    kill_java,
+    kill_session,
+    make_context,
+    running_context,
+    session_of,
+)
+from penstock.executors.spark.warmup import WarmUp
 from penstock.executors.spark.watch import CANCEL_S, FIRST_S, START_S, JobWatch, Watched
-from penstock.executors.spark.worker import CloseFunctions, StageFunction, nothing
+from penstock.executors.spark.worker import CloseFunctions, Rehearsal, StageFunction, nothing
 from penstock.failpoints import fail_point
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.messages import EpochOrder, TaskReport, decode_reports, encode_order
 
 log = logging.getLogger("penstock")
+
+REHEARSE_S = 10.0
+"""A storage that does not answer for so long is not waited for: the rehearsal comes later."""
 
 _BROADCAST_ABOVE = 64 * 1024
 
@@ -54,10 +66,18 @@ class SparkExecutor:
         self._given = session
         self._close_s = close_s
         self._own = False
+        self._context: SparkContext | None = session.sparkContext if session is not None else None
         self._session: SparkSession | None = session
+        """Made only for a source that needs it."""
+        self._ahead: WarmUp | None = None
+        """What was begun before Spark is needed."""
+        self._rehearsed = False
+        self._ends = False
+        """What was begun ahead is being killed."""
         self._job: CompiledJob | None = None
         self._drops = False
         self._engine = SparkEngine(own=session is None)
+        self._stall_s = stall_s
         self._watch = JobWatch(self._engine, stall_s)
         self._lost = ""
         """How the session was lost that was there last."""
@@ -65,26 +85,70 @@ class SparkExecutor:
     # --- life --------------------------------------------------------------------------------------------------------------
 
     def session(self) -> SparkSession:
-        """The session, made when first needed."""
+        """The session, for sources that read by Spark: made when first needed."""
+        context = self.context()
         if self._session is None:
-            running = SparkSession.getActiveSession()
-            with self._on_spark("Spark that starts", starting=True):
-                self._session = make_session(self._name, self._master, self._config)
-            self._own = running is None
+            with self._on_spark("Spark that makes a session"):
+                self._session = session_of(context)
         return self._session
 
-    def prepare(self, parallelism: int) -> None:
-        """The session, and Python workers that have loaded what tasks need."""
+    def context(self) -> SparkContext:
+        """The context, made when first needed, unless it is being made already."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.wait()
+        return self._made()
+
+    def _made(self) -> SparkContext:
+        if self._context is None:
+            running = running_context()
+            with self._on_spark("Spark that starts", starting=True):
+                self._context = make_context(self._name, self._master, self._config)
+            self._own = running is None
+        return self._context
+
+    def begin(self, parallelism: int) -> None:
+        """Start Spark, and its Python workers, in a thread: the job will be there soon."""
+        if self._context is None and (self._ahead is None or not self._ahead.runs) and running_context() is None:
+            self._ahead = WarmUp(lambda: self._warm(parallelism))
+
+    def prepare(self, parallelism: int, rehearse: Callable[[], CompiledJob | None]) -> None:
+        """The same, for a job that may come, or not; and, once, what its workers need to load of the program."""
+
+        def warm() -> None:
+            try:
+                self._warm(parallelism, None if self._rehearsed else rehearse)
+            except Exception as error:
+                log.warning("this standby could not get ready, which is tried again: %s", error)
+
+        if self._ahead is None or not self._ahead.runs:
+            self._ahead = WarmUp(warm)
+
+    def _warm(self, parallelism: int, rehearse: Callable[[], CompiledJob | None] | None = None) -> None:
         try:
-            context = self.session().sparkContext
+            context = self._made()
             with self._on_spark("a job that warms workers up", context):
                 bridge = Bridge(context, parallelism)
                 bridge.collect(bridge.stage(bridge.start, nothing, first=True))
+            if rehearse is not None:
+                self._rehearse(bridge, rehearse)
         except EpochFailedError as error:
-            log.warning("the Spark session was lost while standing by: %s", error)
+            self._rehearsed = False
+            if self._ends:
+                return
+            log.warning("the Spark session was lost before there was a job: %s", error)
             if self._given is None:
                 forget_session()
-                self._session = None
+                self._context = self._session = None
+
+    def _rehearse(self, bridge: Bridge, rehearse: Callable[[], CompiledJob | None]) -> None:
+        found: list[CompiledJob | None] = []
+        ended_within(REHEARSE_S, lambda: found.append(rehearse()), "penstock-rehearse")
+        for job in found:
+            if job is not None:
+                with self._on_spark("a job that rehearses the start"):
+                    bridge.collect(bridge.stage(bridge.start, Rehearsal(job.dumps()), first=True))
+                self._rehearsed = True
 
     def start(self, job: CompiledJob) -> None:
         self._job = job
@@ -102,7 +166,7 @@ class SparkExecutor:
                 nature="configuration",
             )
         forget_session()
-        self._session = None
+        self._context = self._session = None
         try:
             self._prepare()
         except EnvironmentProblemError as error:  # what has worked before may work again: the cluster's master is away, say
@@ -112,19 +176,37 @@ class SparkExecutor:
     def close(self) -> None:
         """Close the user's functions and stop the session, within a time that can be set."""
         closing = Closing(self._close_s)
+        self._leave_ahead(closing.left_s)
         if not self._watch.refusal:
             closing.end("the functions in Spark's workers", self._close_functions)
-        session, self._session = self._session, None
-        if session is not None and self._own:
+        context, session = self._context, self._session
+        self._context = self._session = None
+        if context is not None and self._own:
             if self._watch.refusal or closing.left_behind:
                 forget_session()
             else:
-                closing.end("the Spark session", session.stop)
+                closing.end("the Spark session", context.stop if session is None else session.stop)
                 if closing.left_behind:
                     kill_session()
-        elif session is not None and not closing.left_behind:
+        elif context is not None and not closing.left_behind:
             self._engine.leave()
         self._watch.close()
+        if not self._watch.refusal:
+            self._watch = JobWatch(self._engine, self._stall_s)  # a standby may be needed once more
+
+    def _leave_ahead(self, seconds: float) -> None:
+        """What was begun ahead is not needed any more."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or not ahead.runs:
+            return
+        if self._given is not None:  # a small job in a session that stays
+            ended_within(seconds, ahead.wait)
+            return
+        self._ends = True
+        ahead.stop(seconds, kill_java)
+        self._ends = False
+        kill_session()
+        self._context = self._session = None
 
     def interrupt(self, because: str) -> None:
         self._watch.interrupt(because)
@@ -132,12 +214,13 @@ class SparkExecutor:
     def abandon(self) -> None:
         """Stop at once, with all that runs."""
         self._watch.close()
-        session, self._session = self._session, None
+        self._leave_ahead(CANCEL_S)
+        context, self._context, self._session = self._context, None, None
         if self._own:
             kill_session()
-        elif session is not None:
+        elif context is not None:
             try:
-                ended_within(CANCEL_S, session.sparkContext.cancelAllJobs)
+                ended_within(CANCEL_S, context.cancelAllJobs)
             except Exception as error:
                 log.debug("cancelling jobs: %s", error)
 
@@ -146,7 +229,7 @@ class SparkExecutor:
         return self._own
 
     def _close_functions(self) -> None:
-        if self._session is None or self._job is None:
+        if self._context is None or self._job is None:
             return
         try:
             closing = CloseFunctions(self._digest, self._job.local_dir, self._job.job, self._drops)
@@ -161,13 +244,12 @@ class SparkExecutor:
     def _prepare(self) -> None:
         job = self._job
         assert job is not None
-        session = self.session()
-        context = session.sparkContext
+        context = self.context()
         with self._on_spark("the jobs that prepare the session", context):
             self._bridge = Bridge(context, job.parallelism)
             large = len(self._job_bytes) > _BROADCAST_ABOVE
             self._shipped: Any = self._bridge.broadcast(self._job_bytes) if large else self._job_bytes
-            self._anchor = self._make_anchor() if is_cluster(session) else None
+            self._anchor = self._make_anchor() if is_cluster(context) else None
 
     def _make_anchor(self) -> Any:
         """An empty cached dataset with our partitioner: its partitions stay where they were first computed."""

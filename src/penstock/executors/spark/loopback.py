@@ -27,7 +27,7 @@ def loopback(master: str, config: Mapping[str, str], spark_home: str) -> dict[st
     """
     if not is_local(master):
         return {}
-    given = {*config, *_defaults(spark_home)}
+    given = {*config, *machine_settings(spark_home)}
     settings = {}
     if not given & {_HOST, _BIND} and "SPARK_LOCAL_IP" not in os.environ:
         settings = {_HOST: ADDRESS, _BIND: ADDRESS}
@@ -36,7 +36,7 @@ def loopback(master: str, config: Mapping[str, str], spark_home: str) -> dict[st
     return settings
 
 
-def _defaults(spark_home: str) -> set[str]:
+def machine_settings(spark_home: str) -> set[str]:
     """What the machine's `spark-defaults.conf` sets. Keys end at a space, `=` or `:`."""
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(spark_home, "conf")
     try:

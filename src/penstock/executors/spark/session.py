@@ -14,13 +14,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyspark.core.context
-from pyspark import SparkContext
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.deadlines import ended_within
 from penstock.executors.spark.class_archive import archive_options
 from penstock.executors.spark.java import ensure_java_home
-from penstock.executors.spark.loopback import loopback
+from penstock.executors.spark.loopback import loopback, machine_settings
+from penstock.executors.spark.losses import quick_losses
 from penstock.executors.spark.master import default_master, is_local
 from penstock.executors.spark.starting import check_scripts, not_started
 
@@ -56,33 +58,58 @@ log = logging.getLogger("penstock")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
-def make_session(name: str, master: str | None, config: Mapping[str, str], *, record: bool = False) -> SparkSession:
-    """A session; one that is running already is used as it is. `record`: its Java makes the class archive, if there is none."""
-    active = SparkSession.getActiveSession()
-    if active is not None and not active.sparkContext._jsc.sc().isStopped():
-        return active
+def running_context() -> SparkContext | None:
+    """The context that is running in this process."""
+    context: Any = SparkContext._active_spark_context
+    try:
+        stopped = context is None or context._jsc is None or context._jsc.sc().isStopped()
+    except (Py4JError, OSError):  # its JVM is gone
+        stopped = True
+    return None if stopped else context
+
+
+def make_context(name: str, master: str | None, config: Mapping[str, str], *, record: bool = False) -> SparkContext:
+    """A context, without the session around it: SQL's classes take as long to load as all the rest, and epochs need none of them.
+
+    One that is running already is used as it is. `record`: its Java makes the class archive, if there is none."""
+    running = running_context()
+    if running is not None:
+        return running
     spark_home = check_scripts()
     java_home = ensure_java_home().path
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     master = master or default_master()
-    builder = SparkSession.builder.appName(f"penstock: {name}").master(master)
     java = _java_options(config, archive_options(java_home, spark_home, record=record))
     closed = loopback(master, config, spark_home)
-    for key, value in {**SETTINGS, **_executor_environment(), **_daemon(master), **closed, **java, **config}.items():
+    losses = quick_losses(master, {*config, *machine_settings(spark_home)})
+    settings = {**SETTINGS, **_executor_environment(), **_daemon(master), **losses, **closed, **java, **config}
+    conf = SparkConf().setAppName(f"penstock: {name}").setMaster(master)
+    for key, value in settings.items():
         if not key.startswith("penstock."):  # ours: Spark would complain of it
-            builder = builder.config(key, value)
+            conf.set(key, value)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     logging.getLogger().addFilter(_not_raised_anyway)  # once, however often
+    # For good: to set filters back later is not safe beside other threads.
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-            with _ctrl_c_stays():
-                session = builder.getOrCreate()
+        with _ctrl_c_stays():
+            context = SparkContext.getOrCreate(conf)
     except Exception as error:
         raise not_started(error, master) from error
-    session.sparkContext.setLogLevel(config.get("penstock.spark.log", "ERROR"))
-    return session
+    context.setLogLevel(config.get("penstock.spark.log", "ERROR"))
+    return context
+
+
+def session_of(context: SparkContext) -> SparkSession:
+    """The session around the running context."""
+    session = SparkSession.getActiveSession()
+    return session if session is not None else SparkSession.builder.config(conf=context.getConf()).getOrCreate()
+
+
+def make_session(name: str, master: str | None, config: Mapping[str, str], *, record: bool = False) -> SparkSession:
+    """A session; likewise."""
+    return session_of(make_context(name, master, config, record=record))
 
 
 def _not_raised_anyway(record: logging.LogRecord) -> bool:
@@ -120,8 +147,8 @@ def _daemon(master: str) -> dict[str, str]:
     return {"spark.python.daemon.module": "penstock.executors.spark.daemon"} if is_local(master) else {}
 
 
-def is_cluster(session: SparkSession) -> bool:
-    return not is_local(session.sparkContext.master or "")
+def is_cluster(context: SparkContext) -> bool:
+    return not is_local(context.master or "")
 
 
 def forget_session() -> None:

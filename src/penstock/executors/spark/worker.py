@@ -139,6 +139,18 @@ class CloseFunctions:
         return iter(())
 
 
+class Rehearsal:
+    """Loads a job as its tasks will, so that all that it imports is there when they come."""
+
+    def __init__(self, job: bytes) -> None:
+        self.job = job
+
+    def __call__(self, split: int, incoming: Iterable[Any]) -> Iterator[bytes]:
+        _drain(incoming)
+        load_job(self.job)
+        return iter(())
+
+
 def nothing(split: int, incoming: Iterable[Any]) -> Iterator[bytes]:
     """A task that does nothing: keeps a worker from being stopped for idleness."""
     _drain(incoming)
