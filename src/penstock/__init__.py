@@ -31,6 +31,7 @@ from penstock.functions import (
     ProcessFunction,
     ReduceFunction,
 )
+from penstock.plan.expressions.expression import Expression, coalesce, col, concat, lit, when
 from penstock.runtime.operators.operator import DeadLetter
 from penstock.state.descriptors import AggregatingState, ListState, MapState, ReducingState, Ttl, ValueState
 from penstock.timing.watermarks import WatermarkGenerator, Watermarks
@@ -74,6 +75,7 @@ __all__ = [
     "EpochRecord",
     "EventTimeTrigger",
     "Evictor",
+    "Expression",
     "FileSink",
     "FileSource",
     "FilterFunction",
@@ -126,12 +128,17 @@ __all__ = [
     "__version__",
     "approx_distinct",
     "avg",
+    "coalesce",
+    "col",
     "collect",
+    "concat",
     "count",
     "first",
     "last",
+    "lit",
     "per_window",
     "read_output",
     "stddev",
     "top_n",
+    "when",
 ]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from penstock.connectors.printing.sink import PrintSink
 from penstock.connectors.protocol import Sink
-from penstock.diagnosis.tracebacks import folding
-from penstock.errors import PlanError
+from penstock.diagnosis.tracebacks import calling_line, folding
+from penstock.errors import PlanError, did_you_mean
 from penstock.functions import (
     Call,
     FilterFunction,
@@ -21,8 +21,11 @@ from penstock.functions import (
 from penstock.ids import StepId
 from penstock.plan.definition import Definition, ErrorPolicy
 from penstock.plan.exchange import Exchange, no_key
+from penstock.plan.expressions.expression import Expression
 from penstock.plan.nodes import Input
+from penstock.plan.schemas import schema_of
 from penstock.records import DICT_ROW, RowType
+from penstock.runtime.operators.expressions import Filter, Project, outputs_of
 from penstock.runtime.operators.map_batches import MapBatches
 from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter
 from penstock.runtime.operators.sink import SinkStep
@@ -72,9 +75,15 @@ class DataStream(Generic[T]):
         return self._stateless("flat_map", function, name, errors)
 
     def filter(
-        self, function: Callable[[T], bool] | FilterFunction[T], *, name: str | None = None, errors: ErrorPolicy = "fail"
+        self,
+        function: Callable[[T], bool] | FilterFunction[T] | Expression,
+        *,
+        name: str | None = None,
+        errors: ErrorPolicy = "fail",
     ) -> DataStream[T]:
-        """Only the records for which the function is true."""
+        """Only the records for which the function, or an expression such as `col("amount") > 100`, is true."""
+        if isinstance(function, Expression):
+            return self._then(Filter(condition=function.node, errors=errors, where=calling_line()), name, "filter")
         return self._stateless("filter", function, name, errors)
 
     def process(self, function: ProcessFunction[T, U], *, name: str | None = None, errors: ErrorPolicy = "fail") -> DataStream[U]:
@@ -134,6 +143,29 @@ class DataStream(Generic[T]):
 
     # --- shape of the graph ------------------------------------------------------------------------------------------------
 
+    # --- by columns ----------------------------------------------------------------------------------------------------------
+
+    def select(
+        self, *columns: str | Expression, name: str | None = None, errors: ErrorPolicy = "fail", **computed: Any
+    ) -> DataStream[dict[str, Any]]:
+        """Records with these columns only: names, expressions, and computed ones by their new name.
+
+            stream.select("user", col("price").alias("each"), total=col("price") * col("n"))
+
+        A column that is to be called `name` or `errors` is given by `.alias(...)`.
+        """
+        return self._then(
+            Project(outputs=outputs_of(columns, computed, name), errors=errors, where=calling_line()), name, "select"
+        )
+
+    def with_columns(
+        self, *columns: Expression, name: str | None = None, errors: ErrorPolicy = "fail", **computed: Any
+    ) -> DataStream[dict[str, Any]]:
+        """Records with columns added, or replaced: `stream.with_columns(total=col("price") * col("n"))`."""
+        outputs = outputs_of(columns, computed, name)
+        definition = Project(outputs=outputs, keeps_others=True, errors=errors, where=calling_line())
+        return self._then(definition, name, "with_columns")
+
     @overload
     def key_by(self, key: Callable[[T], K], /, *, key_type: Any = None, name: str | None = None) -> KeyedStream[K, T]: ...
 
@@ -160,6 +192,7 @@ class DataStream(Generic[T]):
                 raise PlanError(
                     f"key_by{selector!r}: a field is a name or a tuple position", hint='for example key_by("room", "floor")'
                 )
+            self._has_columns(selector)
             exchange = Exchange(kind="key_by", selector=tuple(selector), key_type=key_type)
         self._no_exchange("key_by")
         return KeyedStream(self._env, self._step, self._tag, exchange)
@@ -270,6 +303,17 @@ class DataStream(Generic[T]):
 
     def _input(self) -> Input:
         return Input(step=self._step, tag=self._tag, exchange=self._exchange)
+
+    def _has_columns(self, selector: Sequence[str | int]) -> None:
+        """Refuse a key that steps before have dropped."""
+        schema = schema_of(self._env._graph, self._input(), ask=False)
+        for name in selector:
+            if schema is not None and isinstance(name, str) and name not in schema:
+                raise PlanError(
+                    f"key_by({name!r}): the records of step {self._step!r} have no such column",
+                    detail=f"at: {calling_line()}\ncolumns: {', '.join(schema.names)}",
+                    hint=did_you_mean(name, schema.names) or "keep the column in the select(...) before",
+                )
 
     def _no_exchange(self, what: str) -> None:
         if self._exchange is not None:

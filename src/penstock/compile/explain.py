@@ -13,6 +13,7 @@ from penstock.plan.definition import StateDeclaration
 from penstock.plan.exchange import Exchange
 from penstock.plan.nodes import Graph, Node
 from penstock.runtime.exchange import Channel
+from penstock.runtime.operators.expressions import Filter, Project
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
 from penstock.state.descriptors import MapState
@@ -104,6 +105,8 @@ def _step(node: Node, stage: int) -> dict[str, Any]:
             "watermarks": None if definition.watermarks is None else definition.watermarks.describe(),
             "columns": getattr(definition.source, "columns", None),
         }
+    if isinstance(definition, Filter | Project):
+        step["expressions"] = definition.describe()
     if isinstance(definition, WindowStep):
         step["window"] = {**definition.describe(), "path": f"record by record, not over columns: {why_not_columnar(definition)}"}
     if isinstance(definition, SinkStep):
@@ -198,6 +201,7 @@ def _step_lines(step: dict[str, Any]) -> list[str]:
         lines.append(f"  watermarks {step['source']['watermarks'] or 'none'}")
         if step["source"]["columns"] is not None:
             lines.append(f"  reads only {', '.join(step['source']['columns']) or 'no column'}")
+    lines += [f"  {what} {how}" for what, how in step.get("expressions", {}).items()]
     lines += [f"  {what} {how}" for what, how in step.get("window", {}).items()]
     if step["errors"] != "fail":
         lines.append(f"  errors {step['errors']}")

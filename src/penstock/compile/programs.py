@@ -32,6 +32,7 @@ from penstock.diagnosis.redaction import MASK, redact_arguments, redact_data
 from penstock.errors import AlreadyExistsError, ConfigError, CorruptFileError, NotFoundError, PlanError
 from penstock.jobs import paths
 from penstock.plan.nodes import Graph
+from penstock.runtime.operators.expressions import Filter, Project
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
 from penstock.state.overlay.handles import state_codec
@@ -145,7 +146,7 @@ def running(graph: Graph, settings: dict[str, Any] | None = None) -> Program:
 
 
 def plan_hash(graph: Graph) -> str:
-    """Of steps, edges and states; not of paths, functions and settings."""
+    """Of steps, edges, expressions and states; not of paths, functions and settings."""
     steps = []
     for node in graph:
         definition = node.definition
@@ -155,7 +156,10 @@ def plan_hash(graph: Graph) -> str:
             for i in node.inputs
         ]
         states = [[s.name, s.kind, s.what, None if s.state is None else state_codec(s.state).schema] for s in node.states()]
-        steps.append([node.step, definition.kind.partition(" ")[0] if ends else definition.kind, edges, states])
+        step = [node.step, definition.kind.partition(" ")[0] if ends else definition.kind, edges, states]
+        if isinstance(definition, Project | Filter):
+            step.append(definition.data())
+        steps.append(step)
     return hashlib.sha256(msgspec.json.encode(steps, order="deterministic", enc_hook=repr)).hexdigest()[:16]
 
 

@@ -28,6 +28,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from penstock.ids import Epoch, JobId, StepId
+from penstock.plan.schema import Schema
 from penstock.records import Batch, RowType
 from penstock.storage import Storage
 
@@ -195,6 +196,25 @@ class KnowsIdle(Protocol):
 
     def idle(self) -> bool:
         """Has everything been handed over that was there? Asked when there is nothing to read and the job runs until idle."""
+
+
+@runtime_checkable
+class KnowsColumns(Protocol):
+    """A source that can say what its records look like before they are read."""
+
+    def known_columns(self) -> Schema | None:
+        """Their columns; None if it cannot be told now. May look at the input, and must not fail if that is not there."""
+        ...
+
+
+@runtime_checkable
+class PrunesColumns(Protocol):
+    """A source that can leave columns unread."""
+
+    def with_columns(self, columns: Sequence[str], *, strict: bool) -> Source | None:
+        """The same source, which reads only these columns; None if it has to read all. `strict`: a record that lacks one of them
+        must be as it was, not one with a null."""
+        ...
 
 
 @runtime_checkable

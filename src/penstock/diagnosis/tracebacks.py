@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
@@ -55,6 +56,14 @@ def _is_users(frame: FrameType) -> bool:
         return not filename.startswith("<frozen ") and module.partition(".")[0] != "penstock"
     compiled_from = str(frame.f_globals.get("__file__") or "")  # an extension module knows its sources by relative paths
     return not is_ours(filename) and not filename.startswith(_LIBRARIES) and not compiled_from.startswith(_LIBRARIES)
+
+
+def calling_line() -> str:
+    """file:line of the user's own code that called ours; nothing if there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not _is_users(frame):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def innermost(error: BaseException) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from penstock.functions import Call
 from penstock.ids import StepId
 from penstock.state.descriptors import State
 
 if TYPE_CHECKING:
+    from penstock.plan.schema import Schema
     from penstock.runtime.operators.operator import Operator
     from penstock.runtime.services import Services
 
@@ -41,6 +42,8 @@ class Definition:
     """A step of the plan: makes the operator."""
 
     errors: ErrorPolicy = field(default="fail")
+    names_columns: ClassVar[bool] = False
+    """It names columns, which are looked for when the step is built; a record without one is an error, not a null."""
 
     @property
     def kind(self) -> str:
@@ -59,3 +62,11 @@ class Definition:
     def calls(self) -> tuple[Call, ...]:
         """How the user's functions will be called: checked when the step is built."""
         return ()
+
+    def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
+        """What is known of the records it emits, from what is known of those it gets. `PlanError` if it cannot work on these."""
+        return None
+
+    def uses(self, wanted: frozenset[str] | None) -> frozenset[str] | None:
+        """The columns of its input that it uses, if of its output these are used; None: whole records."""
+        return None

@@ -11,6 +11,8 @@ from penstock.functions import call_of
 from penstock.ids import StepId
 from penstock.plan.definition import ERROR_POLICIES, Definition, StateDeclaration
 from penstock.plan.exchange import Exchange
+from penstock.plan.schema import Schema
+from penstock.plan.schemas import schema_of
 from penstock.plan.signatures import check_calls
 from penstock.state.descriptors import names_of
 
@@ -62,6 +64,8 @@ class Graph:
     """The program: nodes in the order they were written, which is a topological order."""
 
     nodes: dict[StepId, Node] = field(default_factory=dict)
+    schemas: dict[StepId, Schema | None] = field(default_factory=dict, compare=False)
+    """Of steps whose output was asked for (`plan/schemas.py`)."""
 
     def add(
         self,
@@ -90,6 +94,12 @@ class Graph:
                 check_calls(step, [call_of(given.exchange.selector, "key", "value")])
         node = Node(step=step, named=name is not None, definition=definition, inputs=inputs, previous_names=former)
         self.nodes[step] = node
+        if definition.names_columns:
+            try:
+                schema_of(self, Input(step=step))
+            except PlanError as error:
+                del self.nodes[step]
+                raise type(error)(f"step {step!r}: {error.what}", detail=error.detail, hint=error.hint) from error
         return node
 
     def _derived(self, label: str) -> StepId:

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.functions import AggregateFunction, Call, KeyedProcessFunction, aggregate_calls, call_of
+from penstock.plan.schema import Schema
 from penstock.runtime.fields import record_getter, replace_field
 from penstock.state.descriptors import ValueState, value_state
 
@@ -80,6 +81,12 @@ class ByField(Rolling):
     def __init__(self, field: str | int, state_type: Any) -> None:
         super().__init__(state_type)
         self.field = field
+
+    def output(self, schema: Schema | None) -> Schema | None:
+        """Records as they came, but for the field's type."""
+        if schema is None:
+            return None
+        return Schema.of(((name, None if name == self.field else kind) for name, kind in schema.fields().items()), schema.cls)
 
     def field_of(self, value: Any) -> Any:
         if isinstance(value, _NUMBERS):

@@ -26,8 +26,10 @@ from penstock.functions import ReduceFunction
 from penstock.ids import MIN_WATERMARK, Milliseconds
 from penstock.jobs.manifest import StateLayout
 from penstock.plan.definition import Definition
+from penstock.plan.expressions.expression import Expression
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Records, RowType
 from penstock.runtime.frames import Keyed
+from penstock.runtime.operators.expressions import Filter
 from penstock.runtime.operators.keyed import KeyedProcess
 from penstock.runtime.operators.map_batches import MapBatches
 from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter
@@ -110,6 +112,8 @@ def _definition(case: dict[str, Any], function: Any, key_type: Any, find: _Class
         if node is None:
             raise ConfigError(f"the program has no step {case['step']!r}", detail=f"its steps: {', '.join(function.graph.nodes)}")
         return node.definition
+    if kind == "filter" and isinstance(function, Expression):
+        return Filter(condition=function.node, errors=errors)
     if kind in STATELESS:
         return Stateless(what=kind, body=function, errors=errors)
     if kind == "map_batches":

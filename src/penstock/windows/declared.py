@@ -10,6 +10,7 @@ from typing import Any
 from penstock.errors import PlanError
 from penstock.functions import Call, call_of
 from penstock.ids import Milliseconds
+from penstock.plan.schema import Schema
 from penstock.windows.aggregates import Aggregate
 from penstock.windows.functions import WindowContext
 from penstock.windows.incremental import Incremental
@@ -78,6 +79,11 @@ class Declared(Incremental):
 
     def result(self, accumulator: list[Any]) -> dict[str, Any]:
         return {one.name: one.result(held) for one, held in zip(self.aggregates, accumulator, strict=True)}
+
+    def output(self, schema: Schema | None) -> Schema:
+        """The columns of the records that windows emit."""
+        keys = {name: None if schema is None else schema.type_of(name) for name in self.key_names}
+        return Schema.of({**keys, **dict.fromkeys([*WINDOW_COLUMNS, *(one.name for one in self.aggregates)])}.items())
 
     def emitted(self, accumulator: list[Any], ctx: WindowContext[Any]) -> dict[str, Any]:
         return self.row(ctx.key if self.key_names else None, ctx.window, accumulator)

@@ -12,6 +12,7 @@ from penstock.errors import PlanError
 from penstock.functions import Call, Function, call_of, life_cycle, method_call
 from penstock.ids import StepId
 from penstock.plan.definition import Definition, KeyFields, StateDeclaration
+from penstock.plan.schema import Schema
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import TIMER_STATES, Services, TimerStates
 from penstock.state.descriptors import Evolving, ListState, State, ValueState, declared_states, state_calls, value_state
@@ -97,6 +98,10 @@ class WindowStep(Definition):
     @property
     def kind(self) -> str:
         return f"window {self.label}"
+
+    def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
+        declared = self.body.incremental
+        return declared.output(inputs[0]) if isinstance(declared, Declared) and self.label == "aggregate" else None
 
     @property
     def incremental(self) -> bool:

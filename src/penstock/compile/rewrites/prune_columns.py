@@ -1,46 +1,70 @@
-"""A source reads only the columns that the steps after it say they use.
+"""A source reads only the columns that the steps after it use.
 
-That is known when every consumer is a `map_batches(columns=...)`, or aggregates columns for windows. A `key_by` is followed by
-steps that see whole records.
+Each step says what it uses of its input, given what is used of its output (`Definition.uses`): from the ends of the program back
+to its sources. A step that sees whole records uses all there is. A key that is a function, or a position, sees whole records too.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.connectors.files.source import FileSource
-from penstock.plan.nodes import Graph, Node
-from penstock.runtime.operators.map_batches import MapBatches
+from penstock.connectors.protocol import PrunesColumns
+from penstock.ids import StepId
+from penstock.plan.nodes import Graph, Input, Node
 from penstock.runtime.operators.source import SourceStep
 from penstock.windows.columnar.partial import PartialStep
 
+Wanted = frozenset[str] | None
+"""Columns; None: whole records."""
+
 
 def prune_columns(graph: Graph) -> Graph:
+    wanted: dict[StepId, Wanted] = {}
+    strict: set[StepId] = set()
+    for node in reversed(list(graph)):
+        used = node.definition.uses(wanted.get(node.step))
+        for edge in node.inputs:
+            mine = used if edge.tag is None else _of_side_output(graph, edge)
+            _want(wanted, edge, mine)
+            if node.definition.names_columns or node.step in strict:
+                strict.add(edge.step)
     pruned = Graph()
     for node in graph:
-        pruned.nodes[node.step] = _pruned(node, graph)
+        pruned.nodes[node.step] = _pruned(node, wanted.get(node.step), node.step in strict)
     return pruned
 
 
-def _pruned(node: Node, graph: Graph) -> Node:
+def _want(wanted: dict[StepId, Wanted], edge: Input, used: Wanted) -> None:
+    """An edge uses some columns of the step that it comes from."""
+    key = _key_columns(edge)
+    before = wanted.get(edge.step, frozenset())
+    wanted[edge.step] = None if used is None or key is None or before is None else before | used | key
+
+
+def _of_side_output(graph: Graph, edge: Input) -> Wanted:
+    """A side output may hold whole records, unless what they are does not depend on who takes them."""
+    return frozenset() if isinstance(graph.nodes[edge.step].definition, PartialStep) else None
+
+
+def _key_columns(edge: Input) -> Wanted:
+    exchange = edge.exchange
+    if exchange is None or exchange.selector is None:
+        return frozenset()
+    fields = exchange.key_fields
+    if fields is None or not all(isinstance(field, str) for field in fields):
+        return None
+    return frozenset(map(str, fields))
+
+
+def _pruned(node: Node, wanted: Wanted, strict: bool) -> Node:
     definition = node.definition
-    if not isinstance(definition, SourceStep) or not isinstance(definition.source, FileSource):
+    if wanted is None or not isinstance(definition, SourceStep) or not isinstance(definition.source, PrunesColumns):
         return node
-    source = definition.source
-    if source.columns is not None or source.schema is not None:
-        return node
-    used: set[str] = set()
-    timestamp = None if definition.watermarks is None else definition.watermarks.timestamp
-    if callable(timestamp) or (definition.watermarks is not None and definition.watermarks.generator is not None):
-        return node
-    if timestamp is not None:
-        used.add(timestamp)
-    consumers = [(other, i) for other in graph for i in other.inputs if i.step == node.step]
-    for consumer, edge in consumers:
-        wanted = consumer.definition.columns if isinstance(consumer.definition, MapBatches | PartialStep) else None
-        if wanted is None or edge.exchange is not None:
+    watermarks = definition.watermarks
+    if watermarks is not None:
+        if callable(watermarks.timestamp) or watermarks.generator is not None:
             return node
-        used.update(wanted)
-    if not consumers:
-        return node
-    return replace(node, definition=replace(definition, source=replace(source, columns=sorted(used))))
+        if watermarks.timestamp is not None:
+            wanted = wanted | {watermarks.timestamp}
+    source = definition.source.with_columns(sorted(wanted), strict=strict)
+    return node if source is None else replace(node, definition=replace(definition, source=source))

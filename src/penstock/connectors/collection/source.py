@@ -17,6 +17,8 @@ import numpy as np
 from penstock.connectors.protocol import Limits, Planned, Position, SourceContext, Split
 from penstock.errors import ConfigError, SourceError
 from penstock.ids import Epoch
+from penstock.plan.row_schemas import columns_of_values
+from penstock.plan.schema import Schema
 from penstock.records import DICT_ROW, Batch, Records, RowType
 
 _BATCH = 4096
@@ -78,6 +80,9 @@ class CollectionSource:
 
     def reader(self) -> _Reader:
         return _Reader(self)
+
+    def known_columns(self) -> Schema | None:
+        return columns_of_values(self.values)
 
     def describe(self) -> str:
         return f"collection of {len(self.values)} values, {self.partitions} partition{'s' * (self.partitions > 1)}"

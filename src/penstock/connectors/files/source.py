@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
+import pyarrow as pa
+
+from penstock.connectors.files.first_look import known_columns
 from penstock.connectors.files.formats import FORMATS, FormatName
 from penstock.connectors.files.reading.enumerator import FileEnumerator
 from penstock.connectors.files.reading.readers import FileReader
 from penstock.connectors.formats.shapes import shape_of
 from penstock.connectors.protocol import SourceContext
 from penstock.errors import ConfigError
+from penstock.plan.schema import Schema
 from penstock.records import RowType
 
 
@@ -55,6 +59,8 @@ class FileSource:
     delimiter: str = ","
     header: bool = True
     newlines_in_values: bool = False
+    _absent_stays_absent: bool = field(init=False, repr=False, compare=False, default=False)
+    """The columns were chosen by the plan: a JSON object without one of them does not get it as null."""
 
     def __post_init__(self) -> None:
         path = os.fspath(cast("str | os.PathLike[str]", self.path))
@@ -113,6 +119,19 @@ class FileSource:
 
     def reader(self) -> FileReader:
         return FileReader(self)
+
+    def known_columns(self) -> Schema | None:
+        return known_columns(self)
+
+    def with_columns(self, columns: Sequence[str], *, strict: bool) -> FileSource | None:
+        """The source reading only these columns: it can, if it would read all that there are."""
+        if self.columns is not None or not columns or (self.schema is not None and not isinstance(self.schema, pa.Schema)):
+            return None
+        if self.schema is not None and (not strict or self.on_bad_record == "skip" or not set(columns) <= set(self.schema.names)):
+            return None
+        pruned = replace(self, columns=tuple(columns))
+        object.__setattr__(pruned, "_absent_stays_absent", strict)
+        return pruned
 
     def describe(self) -> str:
         what = self.format or "by extension"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -89,10 +89,10 @@ def write_batches(batches: Iterator[pa.RecordBatch], storage: Storage, path: str
 class FeedReader:
     """Reads ranges of the files written. A split says in which storage they are."""
 
-    def __init__(self, record: type | None, batch_size: int) -> None:
+    def __init__(self, record: type | None, batch_size: int, columns: Sequence[str] | None = None) -> None:
         self._storages: dict[str, Storage] = {}
         bad = BadRecords(False, lambda path: self._storage_of("").open(path))
-        self._rows = ParquetRows(shape_of(record, None), batch_size, bad)
+        self._rows = ParquetRows(shape_of(record, columns), batch_size, bad)
 
     def read(self, split: Split) -> Iterator[Batch]:
         storage = self._storage_of(split.what["storage"])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.protocol import SourceContext
@@ -12,6 +12,7 @@ from penstock.connectors.spark_feed.batches import FeedReader
 from penstock.connectors.spark_feed.frame import FrameEnumerator
 from penstock.connectors.spark_feed.stream import StreamEnumerator
 from penstock.errors import ConfigError
+from penstock.plan.schema import Schema
 from penstock.records import RowType, field_names
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ class SparkStreamSource:
     def reader(self) -> FeedReader:
         return FeedReader(self.record, self.batch_size)
 
+    def known_columns(self) -> Schema | None:
+        return None if self.frame is None else frames.columns_of(self.frame, self.record)
+
     def describe(self) -> str:
         return f"Spark stream {self.format or self.frame}"
 
@@ -83,6 +87,8 @@ class DataFrameSource:
     _: KW_ONLY
     record: type | None = None
     batch_size: int = 65536
+    columns: tuple[str, ...] | None = field(init=False, repr=False, default=None)
+    """The only columns that are read, chosen by the plan."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.frame, str):
@@ -106,7 +112,18 @@ class DataFrameSource:
         return FrameEnumerator(self, context)
 
     def reader(self) -> FeedReader:
-        return FeedReader(self.record, self.batch_size)
+        return FeedReader(self.record, self.batch_size, self.columns)
+
+    def known_columns(self) -> Schema | None:
+        return frames.columns_of(self.frame, self.record)
+
+    def with_columns(self, columns: Sequence[str], *, strict: bool) -> DataFrameSource | None:
+        """The source reading only these columns of what was written."""
+        if self.columns is not None or self.record is not None or not columns:
+            return None
+        pruned = replace(self)
+        object.__setattr__(pruned, "columns", tuple(columns))
+        return pruned
 
     def describe(self) -> str:
         return f"Spark DataFrame {self.frame}"

@@ -17,12 +17,13 @@ from penstock.errors import PlanError
 from penstock.functions import Call, life_cycle, method_call
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.plan.definition import Definition, KeyFields, StateDeclaration
+from penstock.plan.schema import Schema
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.operators.returned import as_records
 from penstock.runtime.operators.stateless import repeated
-from penstock.runtime.rolling import Rolling
+from penstock.runtime.rolling import ByField, Rolling
 from penstock.runtime.services import TIMER_STATES, Services
 from penstock.state.descriptors import declared_states, state_calls
 from penstock.state.overlay.handles import bind_states, check_defaults
@@ -73,6 +74,9 @@ class KeyedProcess(Definition):
             *life_cycle(self.body),
             *state_calls(self.body),
         )
+
+    def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
+        return self.body.output(inputs[0]) if isinstance(self.body, ByField) else None
 
     def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
         keys: dict[str, Any] = {"key_type": self.key_type, "key_fields": self.key_fields}

@@ -16,6 +16,8 @@ from penstock.errors import UserCodeError
 from penstock.functions import Call, call_of, function_location, life_cycle
 from penstock.ids import StepId
 from penstock.plan.definition import Definition
+from penstock.plan.row_schemas import row_schema
+from penstock.plan.schema import Schema
 from penstock.records import DICT_ROW, Batch, Columns, RowType, Timestamps, as_batch
 from penstock.runtime.fields import to_arrow
 from penstock.runtime.operators.operator import Operator, method_of
@@ -49,6 +51,12 @@ class MapBatches(Definition):
 
     def calls(self) -> tuple[Call, ...]:
         return call_of(self.body, "map_batch", "batch", several=True), *life_cycle(self.body)
+
+    def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
+        return None if self.row.cls is None else row_schema(self.row.cls)
+
+    def uses(self, wanted: frozenset[str] | None) -> frozenset[str] | None:
+        return None if self.columns is None else frozenset(self.columns)
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return MapBatchesOperator(step, services, services.opened(step, self.body), self)

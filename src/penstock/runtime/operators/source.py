@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from penstock.connectors.protocol import CountsSkipped, Reader, Source, Split
+from penstock.connectors.protocol import CountsSkipped, KnowsColumns, Reader, Source, Split
 from penstock.errors import PenstockError, SourceError, UserCodeError
 from penstock.functions import Call, CallsFunctions, function_location
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.jobs.source_order import SourceOrder
 from penstock.plan.definition import Definition
+from penstock.plan.schema import Schema
 from penstock.records import Batch
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import Services
@@ -39,6 +40,9 @@ class SourceStep(Definition):
     def calls(self) -> tuple[Call, ...]:
         own = self.source._function_calls() if isinstance(self.source, CallsFunctions) else ()
         return *own, *(() if self.watermarks is None else self.watermarks._function_calls())
+
+    def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
+        return self.source.known_columns() if isinstance(self.source, KnowsColumns) else None
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return SourceOperator(step, services, self.source, self.watermarks)

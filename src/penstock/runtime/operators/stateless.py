@@ -18,6 +18,7 @@ from penstock.contexts import ProcessContext
 from penstock.functions import Call, CallsFunctions, call_of, life_cycle
 from penstock.ids import StepId
 from penstock.plan.definition import Definition, ErrorPolicy
+from penstock.plan.schema import Schema
 from penstock.records import NO_TIMESTAMP, Batch, Columns, Records, Timestamps
 from penstock.runtime.operators.operator import Operator, method_of
 from penstock.runtime.operators.returned import as_records
@@ -45,6 +46,9 @@ class Stateless(Definition):
         several = self.what in ("flat_map", "process")
         inner = self.body._function_calls() if isinstance(self.body, CallsFunctions) else ()
         return call_of(self.body, self.what, *arguments, several=several), *life_cycle(self.body), *inner
+
+    def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
+        return inputs[0] if self.what == "filter" else None
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         function = services.opened(step, self.body)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from penstock.ids import StepId
 from penstock.plan.definition import Definition
+from penstock.plan.schema import Schema, common_schema
 from penstock.records import Batch
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import Services
@@ -18,6 +19,12 @@ class Union(Definition):
     @property
     def kind(self) -> str:
         return "union"
+
+    def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
+        return common_schema(inputs)
+
+    def uses(self, wanted: frozenset[str] | None) -> frozenset[str] | None:
+        return wanted
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return UnionOperator(step, services, inputs)

@@ -64,6 +64,9 @@ class PartialStep(Definition):
         fields = [*selector, *(one.field for one in self.aggregates if one.field is not None)]
         return tuple(dict.fromkeys(str(field) for field in fields)) if all(isinstance(field, str) for field in fields) else None
 
+    def uses(self, wanted: frozenset[str] | None) -> frozenset[str] | None:
+        return None if self.columns is None else frozenset(self.columns)
+
     def last_moments(self, times: Rows) -> Rows:
         """When what a record is put into is over."""
         raise NotImplementedError

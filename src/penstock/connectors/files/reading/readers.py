@@ -28,7 +28,7 @@ class FileReader:
         self._place = place_of(source.path)
         self._bad = BadRecords(source.on_bad_record == "skip", self._text)
         shape = shape_of(source.schema, source.columns)
-        self._json = JsonRows(shape)
+        self._json = JsonRows(shape_of(None, None) if source._absent_stays_absent and source.schema is None else shape)
         self._csv = CsvRows(
             shape,
             shape_of(source.schema, None).names or shape.names,
