@@ -10,11 +10,12 @@ CODE   = $(wildcard src tests examples)
 
 BENCHMARKS := keyed_process windows expressions state_size latency soak snapshots recovery
 KILLS ?= 50
+FAULTS ?= 30
 SEED  ?=
 WORKERS ?= 3
 BASE  ?= HEAD
 
-.PHONY: help setup demo test laws check static format bench compare torture clean
+.PHONY: help setup demo test laws check static format bench compare torture torture-ops clean
 
 help:
 	@echo "make demo      run the demonstration"
@@ -25,6 +26,7 @@ help:
 	@echo "make bench     run the benchmarks into build/bench/"
 	@echo "make compare   is it slower than another commit? BASE=commit"
 	@echo "make torture   kill a job again and again: KILLS=50 SEED=n"
+	@echo "make torture-ops  break a cluster and its storages under two jobs: FAULTS=30 SEED=n"
 	@echo "make setup     make the virtualenv $(VENV)"
 	@echo "make clean     remove what was made"
 
@@ -82,6 +84,9 @@ compare: $(READY)
 
 torture: $(READY)
 	$(BIN)/python tests/torture/run.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
+torture-ops: $(READY)
+	$(BIN)/python tests/torture/operations/run.py --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

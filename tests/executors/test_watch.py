@@ -128,3 +128,12 @@ def test_who_does_not_want_to_wait_interrupts(watch: JobWatch, engine: Engine) -
     job.join(60)
     assert found == ["told to stop"]
     assert watch.refusal == "told to stop"
+
+
+def test_a_watch_that_was_closed_watches_the_next_job(watch: JobWatch, engine: Engine) -> None:
+    """A driver closes its executor when it is replaced; as a standby it uses it again, and may drive once more."""
+    for _ in range(2):
+        engine.job_over.clear()
+        assert "it has had no executor" in waits(watch, engine)
+        watch.close()
+    watch.close()

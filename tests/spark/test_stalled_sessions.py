@@ -1,4 +1,4 @@
-"""A session that was given to the environment: it is watched as well, but cannot be started anew."""
+"""A session that was given to the environment: it is watched as well, but cannot be started anew. And what tasks raise."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 
 from penstock import CollectionSource, FileSink, StreamEnvironment
 from penstock.connectors.files.reading.published import read_rows
-from penstock.errors import ExecutorLostError
+from penstock.diagnosis.failures import nature_of
+from penstock.errors import EpochFailedError, ExecutorLostError, StorageError
 from penstock.executors.spark.engine import SparkEngine
+from penstock.executors.spark.executor import SparkExecutor
 from penstock.executors.spark.watch import Sight
 
 pytestmark = pytest.mark.spark
@@ -45,3 +47,19 @@ def test_a_given_session_that_stalls_fails_the_job_and_is_left_to_its_owner(
     assert "make a new session" in raised.value.hint
     assert spark.sparkContext.parallelize([1, 2], 2).sum() == 3
     assert not spark.sparkContext.getJobTags()
+
+
+def unanswered(number: int) -> int:
+    raise StorageError("the storage gave no answer", hint="try again")
+
+
+def test_a_storage_that_fails_in_a_worker_fails_the_epoch_and_not_the_job(spark: Any) -> None:
+    executor = SparkExecutor("one", None, {}, spark)
+    job = spark.sparkContext.parallelize([1], 1).map(unanswered)
+    said = pytest.raises(
+        EpochFailedError, match=r"a Spark job failed: penstock\.errors\.StorageError: the storage gave no answer"
+    )
+    with said as raised, executor._on_spark("a job", spark.sparkContext):
+        job.collect()
+    assert "in unanswered" in raised.value.detail
+    assert nature_of(raised.value) == "machine"

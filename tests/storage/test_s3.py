@@ -147,3 +147,30 @@ def test_a_server_that_answers_with_403(monkeypatch: pytest.MonkeyPatch) -> None
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+ODD_KEYS = ("epochs//a.json", "/x.json", "epochs/./b.json", "epochs/../c.json", "epochs/sub//deep//d.json")
+
+
+@pytest.mark.parametrize("prefix", ["some/prefix", ""])
+def test_keys_that_are_no_paths_do_not_hide_the_others(endpoint: str, bucket: str, prefix: str) -> None:
+    """A tool that joined paths carelessly has left them: the client library refuses the whole listing for one of them."""
+    storage = open_storage(f"s3://{bucket}/{prefix}?endpoint={endpoint}")
+    names = [f"epochs/{number:04}.json" for number in range(3)] + ["state/s1/p0/a.delta", "top.json"]
+    for name in names:
+        storage.create(name, b"12")
+    before = list(storage.list())
+    client = boto3.client("s3", endpoint_url=endpoint)
+    for key in ODD_KEYS:
+        client.put_object(Bucket=bucket, Key=f"{prefix}/{key}" if prefix else key, Body=b"{}")
+    after = list(storage.list())
+    assert [listed.path for listed in after] == names
+    assert [listed.size for listed in after] == [2] * len(names)
+    assert all(abs(one.modified_ms - other.modified_ms) < 1000 for one, other in zip(before, after, strict=True))
+    assert [listed.path for listed in storage.list("epochs")] == names[:3]
+    assert [listed.path for listed in storage.list("state")] == ["state/s1/p0/a.delta"]
+    assert list(storage.list("nothing")) == []
+    assert storage.sweep_temporary(timedelta(0)) == 0
+    assert isinstance(storage, S3Storage)
+    assert set(ODD_KEYS[1:2] if prefix else ODD_KEYS[:1]) <= set(storage.unlisted())
+    assert client.list_objects_v2(Bucket=bucket)["KeyCount"] == len(names) + len(ODD_KEYS)

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import random
+import re
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -122,9 +123,10 @@ def published(folder: str) -> list[dict[str, Any]]:
     """The rows of a file sink, by its log: entries 1, 2, 3, … each name files, and the newest says which entries are shown."""
     rows: list[dict[str, Any]] = []
     entries: dict[int, dict[str, Any]] = {}
-    for path in glob.glob(os.path.join(folder, "_log", "[0-9]*.json")):
-        with open(path) as log:
-            entries[int(os.path.basename(path).removesuffix(".json"))] = json.load(log)
+    for name in os.listdir(log) if os.path.isdir(log := os.path.join(folder, "_log")) else []:
+        if re.fullmatch(r"[0-9]{20}\.json", name):  # others are strangers'
+            with open(os.path.join(log, name)) as entry:
+                entries[int(name.removesuffix(".json"))] = json.load(entry)
     shown = entries[max(entries)]["shown"] if entries else []
     for number in (number for first, last in shown for number in range(first, last + 1)):
         for name in (file["path"] for file in entries[number]["files"]):

@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -26,6 +26,7 @@ from obstore import exceptions
 from obstore.store import S3Store
 
 from penstock.errors import AlreadyExistsError, NotFoundError, StorageError
+from penstock.storage.any_key import UNREADABLE, listed_with_any_key
 from penstock.storage.protocol import TEMPORARY_PREFIX, Listed, checked, is_plain_path
 
 if TYPE_CHECKING:
@@ -275,13 +276,24 @@ class S3Storage:
                 raise self._problem("delete", left[0], error) from error
         return len(left)
 
-    def _all(self, prefix: str) -> Iterator[Listed]:
+    def _all(self, prefix: str) -> Sequence[Listed]:
         try:
-            for page in obstore.list(self._store, checked(prefix) if prefix else None, chunk_size=1000):
-                for meta in page:
-                    yield Listed(meta["path"], meta["size"], int(meta["last_modified"].timestamp() * 1000))
+            pages = obstore.list(self._store, checked(prefix) if prefix else None, chunk_size=1000)
+            return [
+                Listed(meta["path"], meta["size"], int(meta["last_modified"].timestamp() * 1000))
+                for page in pages
+                for meta in page
+            ]
         except _FAILURES as error:
+            if UNREADABLE not in str(error):
+                raise self._problem("list", prefix, error) from error
+        try:
+            folder = "/".join(part for part in (self.prefix, prefix) if part)
+            found = listed_with_any_key(self.bucket, folder, endpoint=self.endpoint, region=self.region)
+        except OSError as error:
             raise self._problem("list", prefix, error) from error
+        start = f"{self.prefix}/" if self.prefix else ""
+        return [Listed(listed.path.removeprefix(start), listed.size, listed.modified_ms) for listed in found]
 
     @property
     def _store(self) -> S3Store:
@@ -380,7 +392,8 @@ class _Reader(io.RawIOBase):
 
 
 def _is_temporary(path: str) -> bool:
-    return path.rpartition("/")[2].startswith(TEMPORARY_PREFIX)
+    folder, _, name = path.rpartition("/")
+    return name.startswith(TEMPORARY_PREFIX) and (not folder or is_plain_path(folder))
 
 
 def _is_loopback(endpoint: str) -> bool:

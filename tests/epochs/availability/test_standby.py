@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from penstock import GeneratorSource, StreamEnvironment
-from penstock.config import NO_RESTART, JobConfig
+from penstock.config import NO_RESTART, JobConfig, RestartPolicy
 from penstock.connectors.twophase import PublishId, WriteAheadSink
 from penstock.epochs.availability import lease_holder
 from penstock.epochs.availability.lease_holder import SignOfLife
@@ -306,6 +306,42 @@ def test_a_beat_that_fails_is_not_the_last(tmp_path: Path, monkeypatch: pytest.M
         assert time.monotonic() < deadline
         time.sleep(0.01)
     life.close()
+
+
+@pytest.mark.parametrize("error", [StorageError("no answer"), OSError(5, "trouble")])
+def test_a_last_word_that_fails_is_said_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Or a standby would take over a job that was stopped on purpose, because its storage was away for a second."""
+    life = _life(tmp_path, [0.0], restart=RestartPolicy(attempts=3, first_delay=timedelta(milliseconds=5)))
+    life.take_term(open_storage(tmp_path))
+    life.committed()
+    failures = iter(range(3))
+    whole = LocalStorage.replace
+
+    def replace(storage: LocalStorage, path: str, data: bytes, *, durable: bool = True) -> None:
+        if next(failures, None) is not None:
+            raise error
+        whole(storage, path, data, durable=durable)
+
+    monkeypatch.setattr(LocalStorage, "replace", replace)
+    life.release("stopped")
+    assert _found(open_storage(tmp_path)) == (1, "stopped")
+
+
+def test_a_last_word_is_not_said_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_module, "LEAVE_S", 0.05)
+    life = _life(tmp_path, [0.0], restart=RestartPolicy(attempts=10**6, first_delay=timedelta(milliseconds=5)))
+    life.take_term(open_storage(tmp_path))
+    life.committed()
+    (thread,) = [one for one in threading.enumerate() if one.name == "penstock-lease"]
+
+    def replace(storage: LocalStorage, path: str, data: bytes, *, durable: bool = True) -> None:
+        raise StorageError("no answer")
+
+    monkeypatch.setattr(LocalStorage, "replace", replace)
+    life.release("stopped")
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert _found(open_storage(tmp_path)) == (1, "")
 
 
 def test_what_an_earlier_version_wrote_is_read(tmp_path: Path) -> None:

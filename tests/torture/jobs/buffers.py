@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from penstock import FileSink, GeneratorSource, KeyedContext, KeyedProcessFunction, ListState, Ttl, ValueState, Watermarks
+from penstock import FileSink, KeyedContext, KeyedProcessFunction, ListState, Ttl, ValueState, Watermarks
 from tests.torture.jobs.arguments import arguments, finish
 from tests.torture.oracle import buffer_event
 
@@ -36,7 +36,7 @@ class Buffer(KeyedProcessFunction[int, dict[str, Any], dict[str, Any]]):
 def main() -> None:
     args = arguments()
     env = args.environment("buffers", max_records_per_epoch=args.size // 24)
-    source = GeneratorSource(buffer_event, count=args.size, partitions=2)
+    source = args.source(buffer_event, partitions=2)
     events = env.from_source(source, watermarks=Watermarks.monotonous(timestamp="ts"), name="events")
     events.key_by("key").process(Buffer(), name="buffer").sink_to(FileSink(args.out), name="out")
     finish(env.execute())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock import FileSink, GeneratorSource, KeyedContext, KeyedProcessFunction, ListState, MapState, ValueState, Watermarks
+from penstock import FileSink, KeyedContext, KeyedProcessFunction, ListState, MapState, ValueState, Watermarks
 from tests.torture.jobs.arguments import arguments, finish
 from tests.torture.oracle import PANE_MS, pane_event
 
@@ -41,7 +41,7 @@ class Panes(KeyedProcessFunction[str, dict[str, Any], dict[str, Any]]):
 def main() -> None:
     args = arguments()
     env = args.environment("panes", max_records_per_epoch=args.size // 24)
-    source = GeneratorSource(pane_event, count=args.size, partitions=3, batch_size=200)
+    source = args.source(pane_event, partitions=3, batch_size=200)
     events = env.from_source(source, watermarks=Watermarks.bounded(seconds=0.05, timestamp="ts"), name="events")
     panes = events.key_by("key").process(Panes(), name="panes")
     panes.sink_to(FileSink(args.out, format="parquet", schema=SCHEMA), name="out")

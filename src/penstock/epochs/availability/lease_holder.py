@@ -13,7 +13,8 @@ A small thread renews it every quarter of the lease, with a beat that counts up.
 - It speaks for the loop, not for the process: once the job runs, a loop that has not come round for `hang_after` has no beat.
 - A driver that finds a lease of a higher term is no longer the driver, and writes no more.
 - Released says how the driver left: a job that is finished, or was stopped by request, is not to be taken over.
-- Leaving takes bounded time: a storage that does not answer is not waited for longer than `LEAVE_S`.
+- The last word is tried again by the restart policy. Leaving takes bounded time: a storage that does not answer is not waited for
+  longer than `LEAVE_S`.
 """
 
 from __future__ import annotations
@@ -93,8 +94,11 @@ class SignOfLife:
         """Is the take-over committed?"""
         self._beat = 0
         self._last_word: Released = ""
+        self._policy = config.restart
         self._writing = threading.Lock()
         self._stopped = threading.Event()
+        self._left = threading.Event()
+        """Nobody waits for the last word any more."""
         self._thread: threading.Thread | None = None
 
     # --- what the loop tells -----------------------------------------------------------------------------------------------
@@ -167,35 +171,55 @@ class SignOfLife:
             self._hangs = True
             return False
         self._hangs = False
+        try:
+            return self._write(released)
+        except (PenstockError, OSError) as error:
+            log.warning("the lease could not be renewed: %s", error)
+            return False
+
+    def _write(self, released: Released) -> bool:
+        """False if the job is another's."""
+        assert self._term is not None
         with self._writing:
             path = paths.LEASE if self._drives else paths.TAKE_OVER
-            try:
-                found = read(self._storage, path)
-                if found is not None and found.term > self._term:
-                    return False
-                self._beat += 1
-                lease = Lease(
-                    VERSION,
-                    self._term,
-                    socket.gethostname(),
-                    os.getpid(),
-                    self._beat,
-                    round(time.time() * 1000),
-                    self._lease_ms,
-                    released,
-                    *self._process,
-                )
-                self._storage.replace(path, msgspec.json.encode(lease), durable=bool(released))
-            except (PenstockError, OSError) as error:
-                log.warning("the lease could not be renewed: %s", error)
+            found = read(self._storage, path)
+            if found is not None and found.term > self._term:
                 return False
+            self._beat += 1
+            lease = Lease(
+                VERSION,
+                self._term,
+                socket.gethostname(),
+                os.getpid(),
+                self._beat,
+                round(time.time() * 1000),
+                self._lease_ms,
+                released,
+                *self._process,
+            )
+            self._storage.replace(path, msgspec.json.encode(lease), durable=bool(released))
         return True
 
     def _keep(self) -> None:
         while not self._stopped.wait(self._lease_ms / 4000):
             self.renew()
         if self._last_word:
-            self.renew(self._last_word)
+            self._say_last_word()
+
+    def _say_last_word(self) -> None:
+        """No later beat makes up for it: without it, standbys take over a job that was stopped on purpose."""
+        failures = 0
+        while True:
+            try:
+                self._write(self._last_word)
+                return
+            except (PenstockError, OSError) as error:
+                failures += 1
+                delay_ms = self._policy.delay_ms(failures)
+                again = delay_ms is not None and not self._left.is_set()
+                log.warning("the lease could not be released%s: %s", f"; trying again in {delay_ms} ms" if again else "", error)
+                if delay_ms is None or self._left.wait(delay_ms / 1000):
+                    return
 
     def _forget(self) -> None:
         if self._term is not None:
@@ -209,5 +233,6 @@ class SignOfLife:
         self._last_word = last_word
         self._stopped.set()
         thread.join(LEAVE_S)
+        self._left.set()
         if thread.is_alive():
             log.warning("the storage does not answer: the lease is not released, and a standby takes over when it has run out")

@@ -14,6 +14,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.deadlines import Closing, ended_within
@@ -272,7 +273,7 @@ class SparkExecutor:
         try:
             yield
             self._engine.worked = self._engine.worked or not starting
-        except (PenstockError, Py4JError, ConnectionError, EOFError, RuntimeError) as error:
+        except (PenstockError, PySparkException, Py4JError, ConnectionError, EOFError, RuntimeError) as error:
             failure = _failure(error, watched)
             if isinstance(failure, ExecutorLostError):
                 self._lost = failure.what
@@ -328,12 +329,22 @@ def _failure(error: Exception, watched: Watched) -> PenstockError:
         return error
     if isinstance(error, RuntimeError):
         return ExecutorLostError(f"the Spark session does not answer: {error}")
+    if isinstance(error, PySparkException):
+        return _failed_in_a_task(error)
     if not isinstance(error, Py4JJavaError):
         return ExecutorLostError(f"the Spark session is gone: {type(error).__name__}: {error}")
     text = str(error.java_exception.toString()) if error.java_exception is not None else str(error)
     if "SparkContext was shut down" in text or "stopped SparkContext" in text or "No active SparkContext" in text:
         return ExecutorLostError("the Spark session was shut down", detail=text[:2000])
     return EpochFailedError("a Spark job failed", detail=_interesting(text))
+
+
+def _failed_in_a_task(error: PySparkException) -> EpochFailedError:
+    """A worker raised an error, such as that of a storage which does not answer. Pyspark has made one of its own of it."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    said = [line for line in lines if not line[0].isspace()]  # detail and hint of an error are indented
+    last = said[-1] if said else type(error).__name__
+    return EpochFailedError(f"a Spark job failed: {last}", detail="\n".join(lines)[-4000:])
 
 
 def _interesting(text: str) -> str:

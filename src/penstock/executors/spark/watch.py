@@ -116,7 +116,8 @@ class JobWatch:
         watched = Watched(what, patience_s, because=self._refusal)
         self._current = watched
         if self._thread is None:
-            self._thread = threading.Thread(target=self._keep, name="penstock-spark-watch", daemon=True)
+            watching = (self._closed, self._questions)
+            self._thread = threading.Thread(target=self._keep, args=watching, name="penstock-spark-watch", daemon=True)
             self._thread.start()
         return watched
 
@@ -143,18 +144,20 @@ class JobWatch:
         return self._current is None
 
     def close(self) -> None:
+        """Watch no more, until another job is begun: a standby that is replaced as the driver stands by again."""
         self._closed.set()
         self._questions.put(None)
+        self._closed, self._questions, self._thread = threading.Event(), SimpleQueue(), None
 
     # --- the thread --------------------------------------------------------------------------------------------------------
 
-    def _keep(self) -> None:
-        threading.Thread(target=_answer, args=(self._questions,), name="penstock-spark-ask", daemon=True).start()
+    def _keep(self, closed: threading.Event, questions: SimpleQueue[_Question | None]) -> None:
+        threading.Thread(target=_answer, args=(questions,), name="penstock-spark-ask", daemon=True).start()
         watched: Watched | None = None
         question: _Question | None = None
         stalls = Stalls(self._stall_s)
         last = self._monotonic()
-        while not self._closed.wait(self._tick_s):
+        while not closed.wait(self._tick_s):
             now = self._monotonic()
             passed, last = min(now - last, 2 * self._tick_s), now
             if watched is not self._current:
@@ -169,7 +172,7 @@ class JobWatch:
             if question is None or question.answered.is_set():
                 sight = question.sight if question is not None and question.of is watched else None
                 question = _Question(self._engine.look, of=watched)
-                self._questions.put(question)
+                questions.put(question)
             because = stalls.see(sight, passed)
             if because and watched is self._current:
                 self._give_up(watched, because)
