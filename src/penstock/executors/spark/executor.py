@@ -78,7 +78,6 @@ class SparkExecutor:
         self._job: CompiledJob | None = None
         self._drops = False
         self._engine = SparkEngine(own=session is None)
-        self._stall_s = stall_s
         self._watch = JobWatch(self._engine, stall_s)
         self._lost = ""
         """How the session was lost that was there last."""
@@ -192,8 +191,6 @@ class SparkExecutor:
         elif context is not None and not closing.left_behind:
             self._engine.leave()
         self._watch.close()
-        if not self._watch.refusal:
-            self._watch = JobWatch(self._engine, self._stall_s)  # a standby may be needed once more
 
     def _leave_ahead(self, seconds: float) -> None:
         """What was begun ahead is not needed any more."""
