@@ -124,4 +124,4 @@ def recovered(commits: list[float], killed: float) -> float:
     ]
     if not pauses:
         raise ContenderError("nothing was committed after the kill")
-    return max(pauses)[1] - killed
+    return max(pauses, key=lambda pause: pause[0])[1] - killed

@@ -354,7 +354,7 @@ def test_sources_read_what_is_used(build: Callable[[Any], Any], columns: Any, tm
     env = environment()
     build(env.from_source(FileSource(str(tmp_path)), name="in")).print()
     assert read_columns(env) == columns
-    reads = explain_data(env.graph, env.config)["steps"][0].get("reads")
+    reads = explain_data(env.graph, env.config)["steps"][0]["source"]["columns"]
     assert reads == (None if columns is None else list(columns))
 
 

@@ -99,11 +99,12 @@ def _step(node: Node, stage: int) -> dict[str, Any]:
         "timers": any(declaration.kind == "timers" for declaration in node.states()),
     }
     if isinstance(definition, SourceStep):
+        columns = getattr(definition.source, "columns", None)
         step["source"] = {
             "what": definition.source.describe(),
             "bounded": definition.source.bounded,
             "watermarks": None if definition.watermarks is None else definition.watermarks.describe(),
-            "columns": getattr(definition.source, "columns", None),
+            "columns": None if columns is None else list(columns),
         }
     if isinstance(definition, Filter | Project):
         step["expressions"] = definition.describe()

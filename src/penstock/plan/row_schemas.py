@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.connectors.formats.shapes import shape_of
 from penstock.errors import PenstockError
 from penstock.plan.schema import Schema
+from penstock.plan.shapes import shape_of
 from penstock.records import field_names
 
 _LOOKED_AT = 10_000

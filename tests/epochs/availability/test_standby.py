@@ -328,7 +328,7 @@ def test_a_last_word_that_fails_is_said_again(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_last_word_is_not_said_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease_module, "LEAVE_S", 0.05)
+    monkeypatch.setattr(lease_holder, "LEAVE_S", 0.05)
     life = _life(tmp_path, [0.0], restart=RestartPolicy(attempts=10**6, first_delay=timedelta(milliseconds=5)))
     life.take_term(open_storage(tmp_path))
     life.committed()

@@ -18,10 +18,10 @@ from penstock.connectors.files.first_look import known_columns
 from penstock.connectors.files.formats import FORMATS, FormatName
 from penstock.connectors.files.reading.enumerator import FileEnumerator
 from penstock.connectors.files.reading.readers import FileReader
-from penstock.connectors.formats.shapes import shape_of
 from penstock.connectors.protocol import SourceContext
 from penstock.errors import ConfigError
 from penstock.plan.schema import Schema
+from penstock.plan.shapes import shape_of
 from penstock.records import RowType
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from penstock.connectors.formats.shapes import Field
+from penstock.plan.shapes import Field
 
 _ACCEPTED: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]]] = [
     (pa.types.is_integer, pa.types.is_integer),

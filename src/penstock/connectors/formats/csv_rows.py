@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from penstock.connectors.formats.columns import with_defaults
-from penstock.connectors.formats.shapes import Field, Shape
 from penstock.errors import SourceError
+from penstock.plan.shapes import Field, Shape
 from penstock.records import Batch, Columns, Records, _dicts
 
 _HEAD_BYTES = 1 << 20

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.json as pj
 
-from penstock.connectors.formats.shapes import Field, Shape
+from penstock.plan.shapes import Field, Shape
 from penstock.records import Batch, Columns, Records
 
 _PYTHON = {pa.int64(): int, pa.float64(): float, pa.string(): str, pa.bool_(): bool}

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from penstock.connectors.formats.columns import conform, with_defaults
 from penstock.connectors.formats.lines import BadRecords
-from penstock.connectors.formats.shapes import Shape
 from penstock.errors import SourceError
+from penstock.plan.shapes import Shape
 from penstock.records import Batch, Columns, Records
 
 

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 
 from penstock.connectors.formats.lines import BadRecords
 from penstock.connectors.formats.parquet_rows import ParquetRows
-from penstock.connectors.formats.shapes import shape_of
 from penstock.connectors.protocol import Split
 from penstock.errors import NotFoundError, SourceError
 from penstock.ids import StepId
+from penstock.plan.shapes import shape_of
 from penstock.records import Batch
 from penstock.storage import Storage, open_storage
 

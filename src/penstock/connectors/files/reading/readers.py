@@ -13,9 +13,9 @@ from penstock.connectors.formats.csv_rows import CsvRows
 from penstock.connectors.formats.json_rows import JsonRows
 from penstock.connectors.formats.lines import BadRecords, blocks, parsed, without_mark
 from penstock.connectors.formats.parquet_rows import ParquetRows
-from penstock.connectors.formats.shapes import shape_of
 from penstock.connectors.protocol import Split
 from penstock.errors import SourceError
+from penstock.plan.shapes import shape_of
 from penstock.records import Batch, Records
 
 if TYPE_CHECKING:
