@@ -76,7 +76,7 @@ def test_it_stops_after_the_epoch(terminal: Terminal, command: list[str], execut
     terminal.until(merged, "state was merged")
     if executor == "spark":
         assert any("java" in line for line in terminal.group().values())
-        assert any("merge_process" in line for line in terminal.session().values())
+        assert any("compaction_worker" in line for line in terminal.session().values())
     terminal.press_ctrl_c()
     assert terminal.wait() == 0, terminal.text
     clean(terminal.text)

@@ -30,7 +30,7 @@ def test_a_path_without_bash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 def test_run_without_bash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("penstock.executors.spark.session.SparkSession.getActiveSession", lambda: None)
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     (tmp_path / "app.py").write_text(
         "from penstock import StreamEnvironment\n"
         "env = StreamEnvironment('x', parallelism=1)\nenv.from_collection([1]).print()\nenv.execute()\n"
