@@ -124,7 +124,7 @@ class Scene(ABC):
     def run(self, folder: Path, executor: Any = None, **settings: Any) -> None:
         """Run the job, or go on with it."""
         defaults: dict[str, Any] = {"storage": str(folder / "storage"), "compact_after": 3}
-        with tempfile.TemporaryDirectory(prefix="penstock-local-") as local:
+        with tempfile.TemporaryDirectory(prefix="penstock-local-", ignore_cleanup_errors=True) as local:
             env = StreamEnvironment(
                 "numbers",
                 executor="inline",

@@ -59,7 +59,10 @@ def execute_inline(
             if left <= 0:
                 loop.request_stop()
 
-    with _storage(config.storage) as uri, tempfile.TemporaryDirectory(prefix="penstock-local-") as local:
+    with (
+        _storage(config.storage) as uri,
+        tempfile.TemporaryDirectory(prefix="penstock-local-", ignore_cleanup_errors=True) as local,
+    ):
         storage = open_storage(uri)
         with starting_from(env.graph, config, storage) as start:
             loop = EpochLoop(

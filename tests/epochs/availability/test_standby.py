@@ -674,7 +674,7 @@ def test_a_driver_whose_sink_hung_keeps_the_job_when_it_works_again(tmp_path: Pa
     standby.heard.wait_for("stands by again: There is no ")
     held.go_on.set()
     other = Standby(tmp_path, lambda: numbers(standby=True))
-    other.heard.wait_for(f"stands by: process {os.getpid()} on {socket.gethostname()} drives the job")
+    other.heard.wait_for("stands by")  # or no more, if the job is finished by then
     driver.join(PATIENCE_S)
     assert [result.finished for result in results] == [True]
     assert [standby.ended().epochs, other.ended().epochs] == [0, 0]
