@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 
+Sides = dict[str, tuple[list[Any], list[Milliseconds], list[Milliseconds]]]
+"""What was written to side outputs, by tag: values, timestamps, ticks."""
+
 
 class RuntimeContext:
     """Where a function runs, and its counters."""
@@ -34,13 +37,15 @@ class RuntimeContext:
 class ProcessContext:
     """The context of one record."""
 
-    __slots__ = ("_side", "current_processing_time", "current_watermark", "timestamp_ms")
+    __slots__ = ("_side", "_tick", "current_processing_time", "current_watermark", "timestamp_ms")
 
     def __init__(self) -> None:
         self.timestamp_ms: Milliseconds = NO_TIMESTAMP
         self.current_watermark: Milliseconds = NO_TIMESTAMP
         self.current_processing_time: Milliseconds = 0
-        self._side: dict[str, tuple[list[Any], list[Milliseconds]]] = {}
+        self._tick: Milliseconds | None = None
+        """Of what is written now; None: the watermark."""
+        self._side: Sides = {}
 
     @property
     def timestamp(self) -> Milliseconds | None:
@@ -51,20 +56,21 @@ class ProcessContext:
         """Write to a side output."""
         side = self._side.get(tag.name)
         if side is None:
-            side = self._side[tag.name] = ([], [])
+            side = self._side[tag.name] = ([], [], [])
         side[0].append(value)
         side[1].append(self.timestamp_ms)
+        side[2].append(self.current_watermark if self._tick is None else self._tick)
 
     def side_mark(self) -> dict[str, int]:
         """How much has been written to side outputs. For the runtime."""
-        return {tag: len(values) for tag, (values, _) in self._side.items()}
+        return {tag: len(values) for tag, (values, _, _) in self._side.items()}
 
     def side_back_to(self, mark: dict[str, int]) -> None:
         """Forget what has been written to side outputs since the mark. For the runtime."""
-        for tag, (values, times) in self._side.items():
-            del values[mark.get(tag, 0) :], times[mark.get(tag, 0) :]
+        for tag, (values, times, ticks) in self._side.items():
+            del values[mark.get(tag, 0) :], times[mark.get(tag, 0) :], ticks[mark.get(tag, 0) :]
 
-    def take_side(self) -> dict[str, tuple[list[Any], list[Milliseconds]]]:
+    def take_side(self) -> Sides:
         """What has been written to side outputs since the last call. For the runtime."""
         side, self._side = self._side, {}
         return side

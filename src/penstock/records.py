@@ -4,6 +4,9 @@ A batch is a run of records in order, each with an optional event timestamp. It 
 as Arrow columns (`Columns`). Columns become Python values only when somebody asks for `values()`, and stay columns when nobody
 does: that is where the speed comes from.
 
+Where a step that sees order follows, each record also has its *tick*: the event time of its source partition from just before
+the record. Ticks never go back within a source partition; see `penstock.runtime.ordering`.
+
 `NO_TIMESTAMP` stands for "this record has no timestamp" inside a timestamp array; a batch whose `timestamps` is None has none
 at all.
 """
@@ -29,11 +32,12 @@ Timestamps = npt.NDArray[np.int64]
 class Records:
     """A batch of Python values."""
 
-    __slots__ = ("_values", "timestamps")
+    __slots__ = ("_values", "ticks", "timestamps")
 
-    def __init__(self, values: list[Any], timestamps: Timestamps | None = None) -> None:
+    def __init__(self, values: list[Any], timestamps: Timestamps | None = None, ticks: Timestamps | None = None) -> None:
         self._values = values
         self.timestamps = timestamps
+        self.ticks = ticks
 
     def __len__(self) -> int:
         return len(self._values)
@@ -43,27 +47,33 @@ class Records:
 
     def take(self, rows: npt.NDArray[np.int64]) -> Records:
         values = self._values
-        times = None if self.timestamps is None else self.timestamps[rows]
-        return Records([values[i] for i in rows.tolist()], times)
+        return Records([values[i] for i in rows.tolist()], _at(self.timestamps, rows), _at(self.ticks, rows))
 
     def slice(self, start: int, stop: int) -> Records:
         if start == 0 and stop >= len(self._values):
             return self
-        return Records(self._values[start:stop], None if self.timestamps is None else self.timestamps[start:stop])
+        rows = slice(start, stop)
+        return Records(self._values[rows], _at(self.timestamps, rows), _at(self.ticks, rows))
 
     def with_timestamps(self, timestamps: Timestamps | None) -> Records:
-        return Records(self._values, timestamps)
+        return Records(self._values, timestamps, self.ticks)
+
+    def with_ticks(self, ticks: Timestamps | None) -> Records:
+        return Records(self._values, self.timestamps, ticks)
 
 
 class Columns:
     """A batch of Arrow columns, with the way to make a record of a row."""
 
-    __slots__ = ("_values", "data", "row", "timestamps")
+    __slots__ = ("_values", "data", "row", "ticks", "timestamps")
 
-    def __init__(self, data: pa.RecordBatch, row: RowType, timestamps: Timestamps | None = None) -> None:
+    def __init__(
+        self, data: pa.RecordBatch, row: RowType, timestamps: Timestamps | None = None, ticks: Timestamps | None = None
+    ) -> None:
         self.data = data
         self.row = row
         self.timestamps = timestamps
+        self.ticks = ticks
         self._values: list[Any] | None = None
 
     def __len__(self) -> int:
@@ -75,19 +85,54 @@ class Columns:
         return self._values
 
     def take(self, rows: npt.NDArray[np.int64]) -> Columns:
-        times = None if self.timestamps is None else self.timestamps[rows]
-        return Columns(self.data.take(pa.array(rows)), self.row, times)
+        return Columns(self.data.take(pa.array(rows)), self.row, _at(self.timestamps, rows), _at(self.ticks, rows))
 
     def slice(self, start: int, stop: int) -> Columns:
         if start == 0 and stop >= len(self):
             return self
-        times = None if self.timestamps is None else self.timestamps[start:stop]
-        return Columns(self.data.slice(start, stop - start), self.row, times)
+        rows = slice(start, stop)
+        return Columns(self.data.slice(start, stop - start), self.row, _at(self.timestamps, rows), _at(self.ticks, rows))
 
     def with_timestamps(self, timestamps: Timestamps | None) -> Columns:
-        batch = Columns(self.data, self.row, timestamps)
+        return self._same(timestamps, self.ticks)
+
+    def with_ticks(self, ticks: Timestamps | None) -> Columns:
+        return self._same(self.timestamps, ticks)
+
+    def _same(self, timestamps: Timestamps | None, ticks: Timestamps | None) -> Columns:
+        batch = Columns(self.data, self.row, timestamps, ticks)
         batch._values = self._values
         return batch
+
+
+def _at(times: Timestamps | None, rows: npt.NDArray[np.int64] | slice) -> Timestamps | None:
+    return None if times is None else times[rows]
+
+
+def one_batch(batches: list[Batch]) -> Batch:
+    """Several batches as one, in their order."""
+    first = batches[0]
+    if len(batches) == 1:
+        return first
+    times = _end_to_end([batch.timestamps for batch in batches], [len(batch) for batch in batches])
+    ticks = _end_to_end([batch.ticks for batch in batches], [len(batch) for batch in batches])
+    if isinstance(first, Columns) and all(
+        isinstance(other, Columns) and other.row == first.row and other.data.schema == first.data.schema for other in batches
+    ):
+        return Columns(pa.concat_batches([batch.data for batch in batches]), first.row, times, ticks)  # type: ignore[union-attr]
+    values: list[Any] = []
+    for batch in batches:
+        values += batch.values()
+    return Records(values, times, ticks)
+
+
+def _end_to_end(parts: list[Timestamps | None], sizes: list[int]) -> Timestamps | None:
+    if all(part is None for part in parts):
+        return None
+    filled = [
+        np.full(size, NO_TIMESTAMP, dtype=np.int64) if part is None else part for part, size in zip(parts, sizes, strict=True)
+    ]
+    return np.concatenate(filled)
 
 
 Batch = Records | Columns

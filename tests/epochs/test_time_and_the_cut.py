@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from penstock import KeyedProcessFunction, StreamEnvironment, ValueState, Watermarks
 
 EVENTS = [("b", 1_000), ("x", 30_000), ("b", 31_000)]
@@ -32,10 +34,6 @@ def silent(records_per_epoch: int, every: float | None = 1) -> list[tuple[str, i
     return stream.key_by(0).process(Silence(), name="silence").execute_and_collect()
 
 
-def test_a_timer_fires_between_the_same_records_however_the_input_is_cut() -> None:
-    assert silent(records_per_epoch=1) == silent(records_per_epoch=2) == silent(records_per_epoch=3)
-
-
-def test_without_steps_time_moves_once_a_batch() -> None:
-    """What `every=` is for: batches end where epochs do, and time moves between batches."""
-    assert silent(records_per_epoch=1, every=None) != silent(records_per_epoch=3, every=None)
+@pytest.mark.parametrize("every", [None, 1])
+def test_a_timer_fires_between_the_same_records_however_the_input_is_cut(every: float | None) -> None:
+    assert silent(1, every) == silent(2, every) == silent(3, every) == [("b", 11_000), ("x", 40_000), ("b", 41_000)]

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from penstock.compile.order import order_of
 from penstock.errors import PlanError
 from penstock.ids import StepId
 from penstock.plan.exchange import Exchange
@@ -50,7 +51,7 @@ def cut(graph: Graph, state_ids: StateIds, parallelism: int, key_groups: KeyGrou
         raise PlanError(
             "the program has no steps", hint="read something with env.from_source(...) and write it with sink_to(...)"
         )
-    levels = levels_of(graph)
+    levels, order = levels_of(graph), order_of(graph)
     channels = _Channels()
     steps: dict[int, list[StageStep]] = {level: [] for level in range(max(levels.values()) + 1)}
     for node in graph:
@@ -61,9 +62,19 @@ def cut(graph: Graph, state_ids: StateIds, parallelism: int, key_groups: KeyGrou
                 local.append(LocalInput(step=source.step, tag=source.tag, port=port))
             else:
                 exchange = source.exchange or FORWARD
-                channels.connect(source.step, source.tag, exchange, levels[source.step], level, (node.step, port))
+                ordered = source.step in order.ordered and node.step in order.takers
+                channels.connect(
+                    source.step, source.tag, exchange, levels[source.step], level, (node.step, port), ordered=ordered
+                )
         steps[level].append(
-            StageStep(step=node.step, definition=node.definition, inputs=max(1, len(node.inputs)), local=tuple(local))
+            StageStep(
+                step=node.step,
+                definition=node.definition,
+                inputs=max(1, len(node.inputs)),
+                local=tuple(local),
+                ordered=node.step in order.ordered,
+                paced=node.step in order.paced,
+            )
         )
     stages = tuple(
         Stage(
@@ -87,12 +98,20 @@ class _Channels:
 
     def __init__(self) -> None:
         self.made: list[Channel] = []
-        self._known: dict[tuple[StepId, str | None, Exchange, int], list[int]] = {}
+        self._known: dict[tuple[StepId, str | None, Exchange, int, bool], list[int]] = {}
 
     def connect(
-        self, step: StepId, tag: str | None, exchange: Exchange, from_level: int, to_level: int, end: tuple[StepId, int]
+        self,
+        step: StepId,
+        tag: str | None,
+        exchange: Exchange,
+        from_level: int,
+        to_level: int,
+        end: tuple[StepId, int],
+        *,
+        ordered: bool,
     ) -> None:
-        hops = self._known.setdefault((step, tag, exchange, from_level), [])
+        hops = self._known.setdefault((step, tag, exchange, from_level, ordered), [])
         while len(hops) < to_level - from_level:
             hop = len(hops)
             self.made.append(
@@ -103,6 +122,7 @@ class _Channels:
                     step=step,
                     tag=tag,
                     relay_of=hops[-1] if hops else None,
+                    ordered=ordered,
                 )
             )
             hops.append(len(self.made) - 1)

@@ -74,7 +74,9 @@ class Planned:
 
     `more`: the partitions that have more to read now, beyond these splits. A source that says so can be read in order of event
     time: an epoch may stop anywhere in its splits, and one that was begun is read again in the next epoch, without the rows
-    that were taken; also after `committed` was called with a later position. Give a partition several small splits then.
+    that were taken; also after `committed` was called with a later position. Give a partition several small splits then. Its
+    definition has `reads_in_order = True`, for explain; `extras["in_order"]` of the `SourceContext` tells whether steps follow
+    that see order. A partition that has more and is not `full` must get a split.
     """
 
     splits: Sequence[Split] = ()

@@ -425,6 +425,11 @@ class EpochLoop:
         reports: list[TaskReport] = []
         try:
             reports = self._executor.run(order)
+            short = [report.short for report in reports if report.short is not None]
+            if short:
+                self._decider.fell_short(decision, min(short))
+                self._abort(order.epoch, reports)
+                return
             self._warn(reports)
             fail_point("epoch:ran")
             check_reports(self._job, reports)
@@ -454,6 +459,7 @@ class EpochLoop:
             flush=durability.flush,
         )
         self._head = manifest
+        self._decider.ran(decision, reports)
         if durability.durable:
             self._checkpoints.made(decision.started_ms)
         self._pipeline.submit(ran)

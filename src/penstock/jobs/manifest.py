@@ -7,10 +7,12 @@ never an empty start.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from penstock.connectors.protocol import Split
 from penstock.errors import CorruptFileError, NotFoundError
 from penstock.ids import Epoch, JobId, Milliseconds, Term
 from penstock.jobs import paths
@@ -23,12 +25,16 @@ from penstock.storage import Storage
 from penstock.storage.documents import MANIFEST_BYTES, UNREADABLE, read_small
 from penstock.storage.sealed import enclose, enclosed
 
-VERSIONS = (1, 2)
-"""2: keys are grouped by another `key_hash` than 1. Otherwise 1 is written, and an older Penstock can go on with the job."""
+VERSIONS = (1, 2, 3)
+"""2: keys are grouped by another `key_hash` than 1. 3: a source has a rest. Otherwise 1 is written, and an older Penstock can go
+on with the job."""
 
 
 class SourceState(msgspec.Struct, frozen=True):
     """A source after the epoch. `kind`: what its position is of; a source of another kind cannot resume from it.
+
+    `rest`: what lies before the position and has not been read, by source partition; `skip`: of the first split of such a rest so
+    many rows have been read. `last`: the latest time of partitions that are over.
 
     `shed`, `shed_estimated` and `shed_pieces`: input that is never read, as `LeftOut` counts it, since the job began."""
 
@@ -41,6 +47,9 @@ class SourceState(msgspec.Struct, frozen=True):
     kind: str = ""
     shed_estimated: bool = False
     shed_pieces: int = 0
+    rest: dict[str, list[Split]] = {}
+    skip: dict[str, int] = {}
+    last: Milliseconds | None = None
 
     @property
     def left_out(self) -> LeftOut:
@@ -146,8 +155,10 @@ class EpochInput(msgspec.Struct, frozen=True):
     final: bool = False
 
 
-def version_of(layout: StateLayout) -> int:
-    """The format that a manifest with this state is of."""
+def version_of(layout: StateLayout, sources: Mapping[str, SourceState]) -> int:
+    """The format that a manifest with this state and these sources is of."""
+    if any(state.rest for state in sources.values()):
+        return VERSIONS[2]
     return VERSIONS[0] if layout.key_hash == CRC32 else VERSIONS[1]
 
 

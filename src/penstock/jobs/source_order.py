@@ -15,9 +15,19 @@ class SourceOrder(msgspec.Struct, frozen=True):
 
     `tasks[p]` are the splits of task p, in order; `clocks` the state of each source partition's clock; `held` the least watermark
     of active partitions without a split in this epoch; `ended`: after this epoch the source is over.
+
+    A source that is read in order of event time: `until`, only records with ticks below it are taken; `skip`, so many rows of a
+    partition's first split were taken by earlier epochs; `more`, partitions with input beyond their splits: where one has less
+    than the bound asks for, the epoch must be planned anew; None: it need not. `ends`: the others are at their end. `last`: the
+    latest time of partitions that are over.
     """
 
     tasks: list[list[Split]]
     clocks: dict[str, Any] = {}
     held: Milliseconds | None = None
     ended: bool = False
+    until: Milliseconds | None = None
+    skip: dict[str, int] = {}
+    more: list[str] | None = None
+    ends: bool = False
+    last: Milliseconds | None = None

@@ -7,15 +7,16 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import PlanError, UserCodeError
 from penstock.functions import function_location
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.plan.exchange import Exchange, KeySelector, no_key
-from penstock.records import Batch, Columns, to_list
+from penstock.records import Batch, Columns, Timestamps, to_list
 from penstock.runtime.fields import fields_of
-from penstock.runtime.frames import Codes, Keyed, Payload, RowTypes, encode_frame, encode_payload
+from penstock.runtime.frames import HEAD_SIZE, Codes, Frame, Keyed, Payload, RowTypes, encode_frame, encode_payload
 from penstock.runtime.unshippable import cannot_be_sent
 from penstock.state.encoding.keys import KeyCodec
 from penstock.state.key_groups import KeyGroups
@@ -36,6 +37,8 @@ class Channel:
     tag: str | None = None
     relay_of: int | None = None
     ends: tuple[tuple[StepId, int], ...] = ()
+    ordered: bool = False
+    """A step that sees order follows: records travel with their ticks."""
 
 
 class FrameWriter:
@@ -50,9 +53,9 @@ class FrameWriter:
         self.counts = [0] * parallelism
         self.ready: list[tuple[int, bytes]] = []
 
-    def send(self, target: int, channel: int, watermark: Milliseconds, payload: Payload | bytes) -> None:
+    def send(self, target: int, channel: int, watermark: Milliseconds, payload: Payload | bytes, lane: int | None = None) -> None:
         body = (payload,) if isinstance(payload, bytes) else encode_payload(payload, self._rows)
-        self.ready.append((target, encode_frame(channel, self._partition, self.counts[target], watermark, body)))
+        self.ready.append((target, encode_frame(channel, self._partition, self.counts[target], watermark, body, lane)))
         self.counts[target] += 1
 
     def take(self) -> list[tuple[int, bytes]]:
@@ -94,24 +97,47 @@ class ChannelWriter:
 
     def on_batch(self, batch: Payload) -> None:
         if len(batch):
-            self._send(batch)
+            self._send(self._ticked(batch))
+
+    def _ticked(self, batch: Payload) -> Payload:
+        """With ticks in order, if they are wanted; without, if not."""
+        inner = batch.batch if isinstance(batch, Keyed) else batch
+        ticks = inner.ticks
+        if not self.channel.ordered:
+            made = inner if ticks is None else inner.with_ticks(None)
+        elif ticks is None:
+            made = inner.with_ticks(np.full(len(inner), self.watermark, dtype=np.int64))
+        elif (ticks[1:] >= ticks[:-1]).all():
+            return batch
+        else:
+            order = np.argsort(ticks, kind="stable")
+            if isinstance(batch, Keyed):
+                return Keyed(inner.take(order), batch.keys, batch.codes[order], batch.column)
+            return inner.take(order)
+        return Keyed(made, batch.keys, batch.codes, batch.column) if isinstance(batch, Keyed) else made
 
     def on_watermark(self, watermark: Milliseconds | None) -> None:
         if watermark == MAX_WATERMARK and not self.ended:
-            self.ended, self.before_end = True, None if self.idle else self.watermark
+            self.ended, self.before_end = True, None if self.idle and not self.channel.ordered else self.watermark
         self.idle = watermark is None
         if watermark is not None and watermark > self.watermark:
             self.watermark = watermark
 
-    def relay(self, body: bytes) -> None:
+    def relay(self, frame: Frame) -> None:
         """Pass a frame's payload on, undecoded, to the same partition of the next stage."""
-        self._frames.send(self._partition, self.channel.index, self.watermark, body)
+        body = frame.data[HEAD_SIZE:]
+        if self.channel.ordered:
+            self._frames.send(self._partition, self.channel.index, frame.watermark, body, frame.lane)
+        else:
+            self._frames.send(self._partition, self.channel.index, self.watermark, body)
 
     def _emit(self, target: int, payload: Payload) -> None:
+        batch = payload.batch if isinstance(payload, Keyed) else payload
         try:
-            self._frames.send(target, self.channel.index, self.watermark, payload)
+            watermark = self.watermark if batch.ticks is None else int(batch.ticks[0])
+            self._frames.send(target, self.channel.index, watermark, payload)
         except Exception as error:
-            records = (payload.batch if isinstance(payload, Keyed) else payload).values()
+            records = batch.values()
             raise cannot_be_sent(self.channel.step, records, error) from error
 
     def _forward(self, batch: Payload) -> None:
@@ -122,9 +148,16 @@ class ChannelWriter:
             self._emit(target, batch)
 
     def _spread(self, batch: Payload) -> None:
-        """Round robin by runs: one slice of the batch for each target, starting with the next in turn."""
+        """Round robin by runs: one slice of the batch for each target, starting with the next in turn. Records with ticks: to
+        whom a record goes depends on its tick, and on its place among the records of that tick."""
         assert not isinstance(batch, Keyed)
         size, targets = len(batch), self._targets
+        if batch.ticks is not None:
+            chosen = _dealt(batch.ticks, targets)
+            for target in range(targets):
+                if len(rows := np.flatnonzero(chosen == target)):
+                    self._emit(target, batch.take(rows))
+            return
         bounds = [size * i // targets for i in range(targets + 1)]
         for i in range(targets):
             if bounds[i] < bounds[i + 1]:
@@ -152,6 +185,16 @@ class ChannelWriter:
             renumber = np.empty(len(keys), dtype=np.int32)
             renumber[mine] = np.arange(len(mine), dtype=np.int32)
             self._emit(target, Keyed(batch.take(rows), [keys[i] for i in mine.tolist()], renumber[codes[rows]], column))
+
+
+def _dealt(ticks: Timestamps, targets: int) -> npt.NDArray[np.int64]:
+    """A target for each record: in turn within a tick, beginning anywhere."""
+    first = np.concatenate(([True], ticks[1:] != ticks[:-1]))
+    starts = np.flatnonzero(first)
+    place = np.arange(len(ticks)) - starts[np.cumsum(first) - 1]
+    scrambled = (ticks.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
+    chosen: npt.NDArray[np.int64] = (scrambled.astype(np.int64) + place) % targets
+    return chosen
 
 
 def distinct_keys(batch: Batch, exchange: Exchange, codec: KeyCodec, step: str) -> tuple[list[bytes], Codes]:

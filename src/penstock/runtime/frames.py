@@ -1,11 +1,13 @@
 """Frames: what crosses an exchange.
 
-    data frame   kind · channel · upstream · sequence · watermark   then a payload
+    data frame   kind · channel · upstream · sequence · watermark · lane   then a payload
     trailer      the last frame of every upstream task to every target
 
 Laws:
-- A data frame's watermark is its upstream's *before* the frame's records: a consumer that takes frames by (watermark, upstream,
-  sequence) sees a time that does not depend on how input was cut into epochs.
+- A data frame's watermark is its upstream's *before* the frame's records: a consumer that takes frames by (watermark, lane,
+  upstream, sequence) sees a time that does not depend on how input was cut into epochs. Of a frame whose records have ticks it is
+  the first tick.
+- The lane is the task that made the records; of a frame that is passed on by a relay, the one before.
 - The trailer says how many frames each target was sent, by which attempt, having consumed which attempts: without all
   trailers, or with other counts, the input is not whole and the task fails.
 """
@@ -25,10 +27,10 @@ import pyarrow as pa
 
 from penstock.ids import Milliseconds
 from penstock.plan import job_pickle
-from penstock.records import Batch, Columns, Records, RowType
+from penstock.records import Batch, Columns, Records, RowType, Timestamps
 
 DATA, TRAILER = 0, 1
-_HEAD = Struct("<BHIIq")
+_HEAD = Struct("<BHIIqI")
 HEAD_SIZE = _HEAD.size
 
 Codes = npt.NDArray[np.int32]
@@ -74,22 +76,26 @@ Payload = Records | Columns | Keyed
 class Frame:
     """A data frame, decoded as far as its head; `payload()` does the rest."""
 
-    __slots__ = ("channel", "data", "sequence", "upstream", "watermark")
+    __slots__ = ("channel", "data", "lane", "sequence", "upstream", "watermark")
 
     def __init__(self, data: bytes) -> None:
-        _, self.channel, self.upstream, self.sequence, self.watermark = _HEAD.unpack_from(data)
+        _, self.channel, self.upstream, self.sequence, self.watermark, self.lane = _HEAD.unpack_from(data)
         self.data = data
 
-    def order(self) -> tuple[Milliseconds, int, int]:
-        return self.watermark, self.upstream, self.sequence
+    def order(self) -> tuple[Milliseconds, int, int, int]:
+        return self.watermark, self.lane, self.upstream, self.sequence
 
 
-def encode_frame(channel: int, upstream: int, sequence: int, watermark: Milliseconds, body: Iterable[Buffer]) -> bytes:
-    return b"".join((_HEAD.pack(DATA, channel, upstream, sequence, watermark), *body))
+def encode_frame(
+    channel: int, upstream: int, sequence: int, watermark: Milliseconds, body: Iterable[Buffer], lane: int | None = None
+) -> bytes:
+    """`lane`: of a frame that is passed on; otherwise it is the upstream's."""
+    head = _HEAD.pack(DATA, channel, upstream, sequence, watermark, upstream if lane is None else lane)
+    return b"".join((head, *body))
 
 
 def encode_trailer(trailer: Trailer) -> bytes:
-    return _HEAD.pack(TRAILER, 0, trailer.upstream, trailer.frames, 0) + msgspec.msgpack.encode(trailer)
+    return _HEAD.pack(TRAILER, 0, trailer.upstream, trailer.frames, 0, 0) + msgspec.msgpack.encode(trailer)
 
 
 _trailers = msgspec.msgpack.Decoder(Trailer)
@@ -106,7 +112,8 @@ def decode_trailer(data: bytes) -> Trailer:
 # --- payloads -------------------------------------------------------------------------------------------------------------
 
 _ARROW, _PICKLED, _CLOUDPICKLED, _ARROW_STREAM = 0, 1, 2, 3
-_SECTION = Struct("<BQQQQ")  # kind, then lengths: timestamps, codes, keys, rows
+_SECTION = Struct("<BQQQQQ")  # kind, then lengths: timestamps, ticks, codes, keys, rows
+_TICKS = Struct("<Bq")  # bytes of a tick (0: all are the same), and the least of them
 _COLUMNS = Struct("<HIhI")  # index of the row type, length of the schema, the column left out (or -1), length of its values
 _NARROW = 1 << 16  # up to so many keys a code has two bytes instead of four
 _LEAVE_OUT_ABOVE = 4  # with so many rows for a key a column of keys goes as its distinct values
@@ -124,6 +131,7 @@ def encode_payload(payload: Payload, rows: RowTypes) -> list[Buffer]:
     else:
         batch = payload
     times: Buffer = b"" if batch.timestamps is None else np.ascontiguousarray(batch.timestamps).data.cast("B")
+    ticks: Buffer = b"" if batch.ticks is None else _dump_ticks(batch.ticks)
     if isinstance(batch, Columns):
         column, values, data = _without_keys(payload, batch.data) if isinstance(payload, Keyed) else (-1, b"", batch.data)
         kind, schema, columns = _dump_columns(batch.data.schema, data)
@@ -132,15 +140,17 @@ def encode_payload(payload: Payload, rows: RowTypes) -> list[Buffer]:
     else:
         kind, pickled = dump_values(batch.values())
         body = [pickled]
-    return [_SECTION.pack(kind, len(times), len(codes), len(keys), sum(map(len, body))), times, codes, keys, *body]
+    head_of_all = _SECTION.pack(kind, len(times), len(ticks), len(codes), len(keys), sum(map(len, body)))
+    return [head_of_all, times, ticks, codes, keys, *body]
 
 
 def decode_payload(frame: bytes, rows: RowTypes, offset: int = HEAD_SIZE) -> Payload:
-    kind, n_times, n_codes, n_keys, n_body = _SECTION.unpack_from(frame, offset)
+    kind, n_times, n_ticks, n_codes, n_keys, n_body = _SECTION.unpack_from(frame, offset)
     view = memoryview(frame)
     at = offset + _SECTION.size
     times = np.frombuffer(view[at : at + n_times], dtype=np.int64) if n_times else None
-    at += n_times
+    packed_ticks = view[at + n_times : at + n_times + n_ticks]
+    at += n_times + n_ticks
     n_after = at + n_codes + n_keys
     keys, codes = [], _NO_CODES
     if n_keys:
@@ -155,7 +165,26 @@ def decode_payload(frame: bytes, rows: RowTypes, offset: int = HEAD_SIZE) -> Pay
         batch = Columns(_load_columns(kind, schema, body[schema_end + n_values :], column, values, codes), rows[row], times)
     else:
         batch = Records(load_values(kind, body), times)
+    if n_ticks:
+        batch.ticks = _load_ticks(packed_ticks, len(batch))
     return Keyed(batch, keys, codes) if n_keys else batch
+
+
+def _dump_ticks(ticks: Timestamps) -> bytes:
+    least, span = int(ticks.min()), int(ticks.max()) - int(ticks.min())
+    if not span:
+        return _TICKS.pack(0, least)
+    if span < 1 << 32:
+        return _TICKS.pack(4, least) + (ticks - least).astype(np.uint32).tobytes()
+    return _TICKS.pack(8, least) + ticks.astype(np.int64).tobytes()
+
+
+def _load_ticks(data: memoryview, rows: int) -> Timestamps:
+    width, least = _TICKS.unpack_from(data)
+    if not width:
+        return np.full(rows, least, dtype=np.int64)
+    rest = data[_TICKS.size :]
+    return np.frombuffer(rest, dtype=np.int64) if width == 8 else np.frombuffer(rest, dtype=np.uint32).astype(np.int64) + least
 
 
 _keys = msgspec.msgpack.Decoder(list[bytes])

@@ -37,6 +37,10 @@ class StageStep:
     definition: Definition
     inputs: int
     local: tuple[LocalInput, ...] = ()
+    ordered: bool = False
+    """A step that sees order follows: what goes out has ticks."""
+    paced: bool = False
+    """Of a source: it is read in order of event time, up to the epoch's bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

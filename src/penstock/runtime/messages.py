@@ -67,6 +67,15 @@ class Failure(msgspec.Struct, frozen=True):
     nature: Nature = "machine"
 
 
+class Reached(msgspec.Struct, frozen=True):
+    """How far a source partition was read: whole splits, and rows of the next one. `ended`: to its end."""
+
+    splits: int
+    rows: int
+    records: int
+    ended: bool = False
+
+
 class TaskReport(msgspec.Struct):
     """What one attempt of one task did."""
 
@@ -82,6 +91,9 @@ class TaskReport(msgspec.Struct):
     committables: dict[str, Any] = {}
     volatile: dict[str, bytes] = {}
     clocks: dict[str, dict[str, Any]] = {}
+    reached: dict[str, dict[str, Reached]] = {}
+    short: Milliseconds | None = None
+    """The epoch's bound was not reached: this is where the least partition with more input is."""
     watermarks: dict[str, Milliseconds] = {}
     next_due: dict[int, Milliseconds] = {}
     metrics: dict[str, StepMetrics] = {}

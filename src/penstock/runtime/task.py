@@ -23,13 +23,12 @@ from penstock.diagnosis.failures import nature_of
 from penstock.diagnosis.tracebacks import folded
 from penstock.errors import DeltaTooLargeError, EpochFailedError, PenstockError, StorageError
 from penstock.failpoints import fail_point
-from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
+from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
 from penstock.jobs import paths
 from penstock.jobs.step_metrics import StepMetrics
 from penstock.runtime.committed import CommittedState, remember_delta
 from penstock.runtime.exchange import ChannelWriter, FrameWriter
 from penstock.runtime.frames import (
-    HEAD_SIZE,
     Frame,
     RowTypes,
     Trailer,
@@ -43,6 +42,7 @@ from penstock.runtime.messages import EpochOrder, Failure, TaskReport, encode_re
 from penstock.runtime.operators.operator import Operator, Port, Receiver
 from penstock.runtime.operators.sink import SinkOperator, SinkStep
 from penstock.runtime.operators.source import SourceOperator
+from penstock.runtime.ordering import END, ROUND_ROWS, Merge, ShortOfBoundError, ahead_of
 from penstock.runtime.services import FunctionPool, Services
 from penstock.runtime.spill import FrameBuffer
 from penstock.state.encoding.keys import key_codec
@@ -138,6 +138,9 @@ class Task:
             yield from self._writer.take()
             self._finish(services)
             whole = True
+        except ShortOfBoundError as error:
+            self._failed, self._report.short = True, error.clock
+            yield from self._writer.take()
         except PenstockError as error:
             if isinstance(error, StorageError):
                 raise
@@ -150,7 +153,7 @@ class Task:
             if buffer is not None:
                 buffer.close()
             if not whole:
-                self._abort()
+                self._abort(functions=self._report.short is None)
 
     def _open_state(self) -> None:
         committed = CommittedState(self.job, self.stage, self.partition, self.order)
@@ -186,7 +189,10 @@ class Task:
 
     def _build(self, services: Services) -> None:
         for step in self.stage.steps:
-            self._operators[step.step] = step.definition.build(step.step, services, step.inputs)
+            operator = self._operators[step.step] = step.definition.build(step.step, services, step.inputs)
+            operator.ordered = step.ordered
+            if isinstance(operator, SourceOperator):
+                operator.paced = step.paced
         for step in self.stage.steps:
             for local in step.local:
                 self._connect(local.step, local.tag, self._entry(step.step, local.port))
@@ -216,6 +222,42 @@ class Task:
         sources = [operator for operator in self._operators.values() if isinstance(operator, SourceOperator)]
         for source in sources:
             source.begin()
+        yield from self._read_in_order([source for source in sources if source.paced])
+        yield from self._read_by_batches([source for source in sources if not source.paced])
+        if self.order.final:
+            last = max((source.last for source in sources if source.last is not None), default=None)
+            for source in sources:
+                if source.paced:
+                    source.ends_at(last)
+        for source in sources:
+            source.end()
+            self._report.clocks[source.step] = {partition: clock.state() for partition, clock in source.clocks.items()}
+            if source.paced:
+                self._report.reached[source.step] = source.reached()
+        yield
+
+    def _read_in_order(self, sources: list[SourceOperator]) -> Iterator[None]:
+        """The source partition that is most behind is read first; what is complete is passed on in rounds."""
+        lanes = [lane for source in sources for lane in source.lanes.values()]
+        for source in sources:
+            source.open()
+        try:
+            while unread := [lane for lane in lanes if not lane.finished]:
+                fail_point("task:read")
+                min(unread, key=lambda lane: lane.clock.watermark).read()
+                if sum(lane.waiting.rows for lane in lanes) >= ROUND_ROWS:
+                    horizon = min((lane.clock.watermark for lane in lanes if not lane.finished), default=END)
+                    for source in sources:
+                        source.pass_on(horizon)
+                    yield
+            for source in sources:
+                source.pass_on(END)
+            yield
+        finally:
+            for source in sources:
+                source.close()
+
+    def _read_by_batches(self, sources: list[SourceOperator]) -> Iterator[None]:
         runs = {number: source.batches() for number, source in enumerate(sources)}
         due = {number: next(run, None) for number, run in runs.items()}
         while True:
@@ -226,20 +268,26 @@ class Task:
             fail_point("task:read")
             due[number] = next(runs[number], None)
             yield
-        for source in sources:
-            source.end()
-            self._report.clocks[source.step] = {partition: clock.state() for partition, clock in source.clocks.items()}
-        yield
 
     def _consume(self, buffer: FrameBuffer) -> Iterator[None]:
-        """Feed the frames by (watermark, upstream, sequence); time advances as the least upstream does."""
-        inlets = {channel.index: Inlet(self, channel.index, buffer) for channel in self.stage.channels_in}
+        """Feed the frames by (watermark, lane, upstream, sequence); time advances as the least upstream does. Where order is
+        seen, they are merged in rounds."""
+        inlets = {c.index: Inlet(self, c.index, buffer) for c in self.stage.channels_in if not c.ordered}
+        highest = MIN_WATERMARK
+        ordered = {c.index: OrderedInlet(self, c.index, buffer) for c in self.stage.channels_in if c.ordered}
         for inlet in inlets.values():
             inlet.start()
         for frame in buffer.in_order():
             fail_point("task:frame")
-            inlets[frame.channel].take(frame)
+            if frame.channel in inlets:
+                inlets[frame.channel].take(frame)
+            else:
+                if sum(inlet.rows for inlet in ordered.values()) >= ROUND_ROWS:
+                    _pass_on(ordered, frame.watermark)
+                highest = max(highest, ordered[frame.channel].take(frame))
             yield
+        _pass_on(ordered, END, highest)
+        yield
 
     def _finish(self, services: Services) -> None:
         report = self._report
@@ -321,12 +369,13 @@ class Task:
             nature=nature_of(error),
         )
 
-    def _abort(self) -> None:
-        """Throw away what this attempt staged, and the functions it may have left in a strange state."""
+    def _abort(self, *, functions: bool) -> None:
+        """Throw away what this attempt staged, and the functions, if it may have left them in a strange state."""
         for operator in self._operators.values():
             if isinstance(operator, SinkOperator):
                 operator.abort()
-        self._pool.discard(self.partition)
+        if functions:
+            self._pool.discard(self.partition)
 
 
 def _newest(changed: Iterator[Entry], layers: list[Entry]) -> Iterator[Entry]:
@@ -377,7 +426,7 @@ class Inlet:
         pending = self._pending[frame.upstream]
         pending.popleft()
         for relay in self._relays:
-            relay.relay(frame.data[HEAD_SIZE:])
+            relay.relay(frame)
         if self._ends:
             payload = decode_payload(frame.data, self._task._rows)
             for end in self._ends:
@@ -406,3 +455,60 @@ class Inlet:
             end.on_watermark(watermark)
         for relay in self._relays:
             relay.on_watermark(watermark)
+
+
+class OrderedInlet:
+    """The receiving end of a channel whose records have ticks: they are passed on in rounds. See `penstock.runtime.ordering`."""
+
+    def __init__(self, task: Task, channel: int, buffer: FrameBuffer) -> None:
+        self._rows = task._rows
+        self._ends = [task._entry(step, port) for c in task.stage.channels_in if c.index == channel for step, port in c.ends]
+        self._relays = [w for w in task._channels_out if w.channel.relay_of == channel]
+        self._ahead = ahead_of(channel, buffer.trailers)
+        self._merge = Merge()
+        for step in (step for c in task.stage.channels_in if c.index == channel for step, _ in c.ends):
+            task._operators[step].look_ahead(self._ahead.limit)
+
+    @property
+    def rows(self) -> int:
+        """How many records wait."""
+        return self._merge.rows
+
+    def take(self, frame: Frame) -> Milliseconds:
+        """The last tick of the frame, as far as that is looked at."""
+        for relay in self._relays:
+            relay.relay(frame)
+        if not self._ends:
+            return frame.watermark
+        return self._merge.add(frame, decode_payload(frame.data, self._rows))
+
+    def pass_on(self, horizon: Milliseconds) -> None:
+        payload = self._merge.release(horizon, self._ahead.limit)
+        if payload is not None:
+            for end in self._ends:
+                end.on_batch(payload)
+
+    def announce(self, watermark: Milliseconds | None) -> None:
+        for receiver in (*self._ends, *self._relays):
+            receiver.on_watermark(watermark)
+
+    def reach(self, horizon: Milliseconds, highest: Milliseconds) -> None:
+        """All records below the horizon have been passed on. `highest`: the last tick of any, when these are all. Before time
+        ends it gets there, and to where it got in any task before."""
+        if horizon != END:
+            self.announce(min(horizon, self._ahead.limit))
+        elif self._ahead.ended:
+            last = highest if self._ahead.last is None else max(self._ahead.last, highest)
+            if last > MIN_WATERMARK:
+                self.announce(last)
+            self.announce(MAX_WATERMARK)
+        else:
+            self.announce(self._ahead.last)
+
+
+def _pass_on(inlets: dict[int, OrderedInlet], horizon: Milliseconds, highest: Milliseconds = MIN_WATERMARK) -> None:
+    """A round: everything below the horizon, channel by channel. Time moves before the next one, so that what timers emit at a
+    tick comes in the round of the tick, and in its place there."""
+    for inlet in inlets.values():
+        inlet.pass_on(horizon)
+        inlet.reach(horizon, highest)

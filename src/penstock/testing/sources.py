@@ -199,6 +199,10 @@ def _batch(run: list[Record], watermark: Milliseconds | None) -> ScriptRecords:
 class ScriptedWatermarks(Watermarks[Any]):
     """Event time as the script says."""
 
+    @property
+    def by_records(self) -> bool:
+        return True
+
     def clock(self, state: Any = None) -> PartitionClock:
         return ScriptClock(state)
 

@@ -18,11 +18,14 @@ import numpy as np
 from penstock.errors import ConfigError
 from penstock.functions import Call, call_of
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
-from penstock.records import NO_TIMESTAMP, Batch
+from penstock.records import NO_TIMESTAMP, Batch, Timestamps
 from penstock.timing.durations import Duration, to_ms
 from penstock.timing.timestamps import TimestampSelector, Unit, check_unit, select_timestamps
 
 T = TypeVar("T")
+
+_FIRST = -(1 << 61)
+"""Timestamps before this count as this, where they are computed with."""
 
 
 class WatermarkGenerator(Generic[T]):
@@ -60,6 +63,7 @@ class Watermarks(Generic[T]):
     every_ms: Milliseconds | None = None
     by_arrival: bool = False
     unit: Unit = "ms"
+    drift_ms: Milliseconds | None = None
 
     def __post_init__(self) -> None:
         check_unit(self.unit, self.timestamp)
@@ -91,8 +95,9 @@ class Watermarks(Generic[T]):
 
         `unit`: what the numbers that `timestamp` gives are in, `"s"`, `"ms"`, `"us"` or `"ns"` since 1970.
 
-        Time is announced after each batch. With `every` it is announced at every such step of event time instead, wherever that
-        is in a batch: then what a timer sees does not depend on how the input was cut into epochs.
+        Time moves with every record that is later than all before it in its source partition, so timers fire between records,
+        wherever the input is cut into epochs. With `every` it moves at such steps of event time only. Windows over columns and
+        steps without state are told of it after each batch.
         """
         if (seconds is None) == (slack is None):
             raise ConfigError("Watermarks.bounded needs one of seconds= and slack=", hint="for example seconds=5")
@@ -139,6 +144,13 @@ class Watermarks(Generic[T]):
         """A partition without data for this long no longer holds event time back."""
         return self._idle(idle)
 
+    def with_drift(self, drift: Duration) -> Watermarks[T]:
+        """A partition is read at most so far ahead, in event time, of the one that is furthest behind: of this source, and of
+        others that functions see. Input that is held back so does not make its partition idle. For live input; history is
+        read in order of event time anyway.
+        """
+        return replace(self, drift_ms=to_ms(drift, what="drift"))
+
     def _idle(self, idle: Duration | None) -> Watermarks[T]:
         return self if idle is None else replace(self, idle_ms=to_ms(idle, what="idle"))
 
@@ -175,6 +187,11 @@ class Watermarks(Generic[T]):
             return SteppedClock(self.slack_ms, self.every_ms, state)
         return BoundedClock(self.slack_ms, state)
 
+    @property
+    def by_records(self) -> bool:
+        """Does time move as the records do, the same whenever they are read?"""
+        return not self.by_arrival and (self.generator is not None or self.slack_ms is not None)
+
     def describe(self) -> str:
         if self.by_arrival:
             kind = "ingestion time"
@@ -187,7 +204,8 @@ class Watermarks(Generic[T]):
         else:
             kind = "monotonous" if self.slack_ms == 0 else f"bounded {self.slack_ms} ms"
         kind += "" if self.every_ms is None else f", every {self.every_ms} ms"
-        return kind + (f", idle after {self.idle_ms} ms" if self.idle_ms is not None else "")
+        kind += f", idle after {self.idle_ms} ms" if self.idle_ms is not None else ""
+        return kind + (f", drift of {self.drift_ms} ms" if self.drift_ms is not None else "")
 
 
 def generator_calls(kind: type) -> tuple[Call, ...]:
@@ -227,6 +245,14 @@ class PartitionClock:
         """Where in the batch the watermark is to be announced: `(rows before it, watermark)`, in order."""
         raise NotImplementedError
 
+    def ticks(self, batch: Batch) -> Timestamps:
+        """The watermark from before each record; moves on as `advance` does."""
+        before = self.watermark
+        cuts = self.advance(batch)
+        ends = np.asarray([end for end, _ in cuts], dtype=np.int64)
+        known = np.asarray([before, *(watermark for _, watermark in cuts[:-1])], dtype=np.int64)
+        return np.repeat(known, np.diff(ends, prepend=0))
+
     def state(self) -> Any:
         raise NotImplementedError
 
@@ -247,19 +273,40 @@ class BoundedClock(PartitionClock):
                 self.watermark = max(self.watermark, min(latest - self.slack_ms - 1, MAX_WATERMARK - 1))
         return [(len(batch), self.watermark)]
 
+    def ticks(self, batch: Batch) -> Timestamps:
+        """Time moves with each record that is later than all before it."""
+        if self.slack_ms is None or batch.timestamps is None or not len(batch):
+            return np.full(len(batch), self.watermark, dtype=np.int64)
+        return self._moved(batch.timestamps, self.slack_ms, 1)
+
+    def _moved(self, times: Timestamps, slack_ms: Milliseconds, every_ms: Milliseconds) -> Timestamps:
+        """With the watermark at steps of `every_ms`."""
+        known = np.maximum(times, _FIRST + slack_ms)
+        after = (known - slack_ms) // every_ms * every_ms - 1
+        after[times == NO_TIMESTAMP] = MIN_WATERMARK
+        np.minimum(after, MAX_WATERMARK - 1, out=after)
+        ticks = np.maximum.accumulate(np.concatenate((np.asarray([self.watermark], dtype=np.int64), after)))
+        self.watermark = int(ticks[-1])
+        return ticks[:-1]
+
     def state(self) -> Any:
         return None if self.watermark == MIN_WATERMARK else self.watermark
 
 
-class SteppedClock(PartitionClock):
-    """As `BoundedClock`, but on a grid of event time: the announcements are a function of the records alone."""
+class SteppedClock(BoundedClock):
+    """As `BoundedClock`, but on a coarser grid of event time."""
 
-    __slots__ = ("every_ms", "slack_ms")
+    __slots__ = ("every_ms",)
 
     def __init__(self, slack_ms: Milliseconds, every_ms: Milliseconds, state: Any) -> None:
-        super().__init__(MIN_WATERMARK if state is None else state)
-        self.slack_ms = slack_ms
+        super().__init__(slack_ms, state)
+        self.slack_ms: Milliseconds = slack_ms
         self.every_ms = every_ms
+
+    def ticks(self, batch: Batch) -> Timestamps:
+        if batch.timestamps is None or not len(batch):
+            return np.full(len(batch), self.watermark, dtype=np.int64)
+        return self._moved(batch.timestamps, self.slack_ms, self.every_ms)
 
     def advance(self, batch: Batch) -> list[tuple[int, Milliseconds]]:
         size = len(batch)
@@ -276,9 +323,6 @@ class SteppedClock(PartitionClock):
         if not cuts or cuts[-1][0] != size:
             cuts.append((size, self.watermark))
         return cuts
-
-    def state(self) -> Any:
-        return None if self.watermark == MIN_WATERMARK else self.watermark
 
 
 class GeneratedClock(PartitionClock):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -57,7 +58,7 @@ def test_references() -> None:
 
 def manifest(epoch: int, job: str = "own", restored: Restored | None = None) -> Manifest:
     layout = StateLayout(1, 128, "")
-    return Manifest(version_of(layout), JobId(job), Epoch(epoch), Term(1), 1, None, 0, 0, {}, {}, layout, restored=restored)
+    return Manifest(version_of(layout, {}), JobId(job), Epoch(epoch), Term(1), 1, None, 0, 0, {}, {}, layout, restored=restored)
 
 
 def snapshot(epoch: int, job: str, identity: str, *, moving: bool = False) -> Snapshot:
@@ -117,7 +118,7 @@ def flip(path: Path, at: float = 0.5) -> None:
 
 
 def of_the_future(path: Path) -> None:
-    text = path.read_text().replace('"version": 2,', '"version": 3,', 1)
+    text = re.sub(r'"version": \d,', '"version": 4,', path.read_text(), count=1)
     body = text[text.index('"savepoint": ') + len('"savepoint": ') :].removesuffix("\n}\n")
     path.write_text(json.dumps({"crc": crc32(body.encode())}, indent=2).removesuffix("\n}") + f',\n  "savepoint": {body}\n}}\n')
 

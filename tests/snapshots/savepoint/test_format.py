@@ -224,6 +224,6 @@ def test_without_its_json_there_is_no_savepoint(whole: tuple[LocalStorage, Savep
 
 def test_one_of_the_future_is_refused(whole: tuple[LocalStorage, SavepointInfo]) -> None:
     storage, info = whole
-    storage.replace("savepoint.json", encode_info(msgspec.structs.replace(info, version=3)))
-    with pytest.raises(CorruptFileError, match="format 3; this Penstock reads formats up to 2"):
+    storage.replace("savepoint.json", encode_info(msgspec.structs.replace(info, version=4)))
+    with pytest.raises(CorruptFileError, match="format 4; this Penstock reads formats up to 3"):
         read_info(storage)

@@ -67,6 +67,11 @@ class CollectionSource:
         return True
 
     @property
+    def reads_in_order(self) -> bool:
+        """An epoch may stop anywhere in its splits."""
+        return True
+
+    @property
     def row(self) -> RowType:
         return DICT_ROW
 
@@ -109,8 +114,9 @@ class _Enumerator:
         offsets = list(at.offsets)
         splits = []
         active = [k for k, (start, stop) in enumerate(bounds) if start + offsets[k] < stop]
+        wanting = [k for k in active if str(k) not in limits.full]
         budget = limits.records
-        for left, k in zip(range(len(active), 0, -1), active, strict=True):
+        for left, k in zip(range(len(wanting), 0, -1), wanting, strict=True):
             start, stop = bounds[k]
             begin = start + offsets[k]
             end = min(stop, begin + max(1, budget // left))
@@ -124,6 +130,7 @@ class _Enumerator:
             partitions=[str(k) for k in active],
             exhausted=remaining == 0,
             backlog=remaining,
+            more=[str(k) for k in active if bounds[k][0] + offsets[k] < bounds[k][1]],
         )
 
     def reached(self, position: Position, goal: Position) -> bool | None:

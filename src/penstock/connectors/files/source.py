@@ -111,6 +111,11 @@ class FileSource:
         return self.watch is None
 
     @property
+    def reads_in_order(self) -> bool:
+        """An epoch may stop anywhere in its splits."""
+        return True
+
+    @property
     def row(self) -> RowType:
         return RowType(self.schema if isinstance(self.schema, type) else None)
 

@@ -21,6 +21,9 @@ from penstock.functions import Call, call_of, function_location
 from penstock.ids import Epoch
 from penstock.records import Batch, Records, RowType, as_batch, field_names
 
+_PIECES = 8
+"""Of a partition in an epoch that reads in order of event time."""
+
 
 class GeneratorPosition(msgspec.Struct, frozen=True):
     """The first number not yet admitted, over how many partitions, and when it all began."""
@@ -66,11 +69,16 @@ class GeneratorSource:
         return self.count is not None
 
     @property
+    def reads_in_order(self) -> bool:
+        """An epoch may stop anywhere in its splits."""
+        return True
+
+    @property
     def row(self) -> RowType:
         return RowType(self.schema)
 
     def enumerator(self, context: SourceContext) -> _Enumerator:
-        return _Enumerator(self, context.parallelism)
+        return _Enumerator(self, context.parallelism, in_order=bool(context.extras.get("in_order", False)))
 
     def reader(self) -> _Reader:
         return _Reader(self)
@@ -85,8 +93,9 @@ class GeneratorSource:
 
 
 class _Enumerator:
-    def __init__(self, source: GeneratorSource, parallelism: int) -> None:
+    def __init__(self, source: GeneratorSource, parallelism: int, *, in_order: bool) -> None:
         self._source = source
+        self._in_order = in_order
         self._parallelism = parallelism
         self._started_ms: int | None = None
 
@@ -95,14 +104,15 @@ class _Enumerator:
         at = self._resume(position, now_ms)
         due = self._due(at, now_ms)
         stop = at.next + max(1, limits.records)
+        if self._in_order:  # every partition gets some; none, if those that are behind have enough
+            stop = at.next if len(limits.full) == at.partitions else max(stop, at.next + at.partitions)
         if due is not None:
             stop = max(at.next, min(stop, due))
         splits = []
         for k in range(at.partitions):
             first = _first(at, k)
             if first < stop:
-                records = -(-(stop - first) // at.partitions)
-                splits.append(Split(partition=str(k), what=[first, stop, at.partitions], records=records))
+                splits += self._splits(k, first, stop, at.partitions)
         wake = None
         if source.rate is not None and stop != source.count:
             wake = at.start_ms + math.ceil((stop + 1) * 1000 / source.rate)
@@ -114,7 +124,21 @@ class _Enumerator:
             exhausted=source.count is not None and stop >= source.count,
             wake_ms=wake,
             backlog=None if ahead is None else max(0, ahead - stop),
+            more=[str(k) for k in range(at.partitions) if ahead is None or stop + (k - stop) % at.partitions < ahead],
         )
+
+    def _splits(self, partition: int, first: int, stop: int, step: int) -> list[Split]:
+        """One, or in order of event time several: what lies beyond the epoch's bound is not made in vain."""
+        pieces = _PIECES if self._in_order else 1
+        stride = max(1, -(-(stop - first) // (step * pieces))) * step
+        return [
+            Split(
+                partition=str(partition),
+                what=[at, min(stop, at + stride), step],
+                records=-(-(min(stop, at + stride) - at) // step),
+            )
+            for at in range(first, stop, stride)
+        ]
 
     def shed(self, position: Position, now_ms: int) -> tuple[Position, int]:
         at = self._resume(position, now_ms)

@@ -29,6 +29,11 @@ class Admission:
         self._records = min(first, max_records)
         self._cost = _Cost()
 
+    @property
+    def records(self) -> int:
+        """How many records the next epoch may take."""
+        return self._records
+
     def limits(self, sources: int) -> Limits:
         """What each of `sources` sources may give to the next epoch."""
         share = max(1, sources)

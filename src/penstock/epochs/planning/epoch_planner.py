@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
 
 from penstock.config import JobConfig
 from penstock.connectors.protocol import Limits
@@ -11,13 +13,14 @@ from penstock.epochs.committing.pipeline import RanEpoch, layers_of
 from penstock.epochs.planning.admission import Admission
 from penstock.epochs.planning.checkpoints import Checkpoints, Durability
 from penstock.epochs.planning.inputs import SourceInput, SourcePlan
+from penstock.epochs.planning.reach import UNBOUND, Bound, Reach
 from penstock.epochs.planning.report_merge import partition_states
 from penstock.epochs.starting.output_replacement import caught_up
 from penstock.failpoints import fail_point
-from penstock.ids import Epoch, Milliseconds, Term
+from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.jobs.manifest import Manifest, SourceState
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.messages import EpochOrder
+from penstock.runtime.messages import EpochOrder, TaskReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,8 @@ class Decision:
     started_ms: Milliseconds
     final: bool
     ends_repair: bool = False
+    bound: Bound = UNBOUND
+    """How far in event time the epoch goes."""
     drained: Epoch | None = None
     """The epoch drains the job; this is the one before it."""
 
@@ -52,6 +57,7 @@ class EpochPlanner:
     admission: Admission
     checkpoints: Checkpoints
     plan_number: int
+    reach: Reach = field(default_factory=Reach)
 
     def new_plan_number(self) -> int:
         self.plan_number += 1
@@ -62,7 +68,7 @@ class EpochPlanner:
     ) -> Decision | Later:
         """`head`: the newest epoch that has run; `waiting`: those that have run since `committed`. `drain`: nothing more is read,
         and all time ends; it is an epoch of its own, so `waiting` is empty then."""
-        plans = self._plan_sources(head, now) if not drain else self._drain_sources(head)
+        bound, plans = self._plan_sources(head, now) if not drain else (UNBOUND, self._drain_sources(head))
         fail_point("source:planned")
         ended = all(plan.after.ended for plan in plans.values())
         due = [time for time in (self._next_processing_timer(head), self.checkpoints.due_ms(waiting)) if time is not None]
@@ -96,6 +102,7 @@ class EpochPlanner:
             started_ms=now,
             final=ended,
             ends_repair=ends_repair,
+            bound=bound,
             drained=committed.epoch if drain else None,
         )
 
@@ -103,10 +110,43 @@ class EpochPlanner:
         """There is no reason for an epoch: will there be none either, as far as the sources know?"""
         return all(source.idle() for source in self.sources)
 
-    def _plan_sources(self, head: Manifest, now: Milliseconds) -> dict[str, SourcePlan]:
+    def _plan_sources(self, head: Manifest, now: Milliseconds) -> tuple[Bound, dict[str, SourcePlan]]:
         states = {source.step: head.sources.get(source.step, SourceState()) for source in self.sources}
-        limits = self.admission.limits(sum(not state.ended for state in states.values()))
-        return {source.step: self._plan(source, states[source.step], limits, now) for source in self.sources}
+        limits = self._limits(states)
+        paced = [source for source in self.sources if source.paced]
+        wide = self._wide(limits)
+        asked = {source.step: source.ask(states[source.step], wide, now) for source in paced}
+        bound = UNBOUND
+        if all(asked[source.step].planned.more is not None for source in paced if not states[source.step].ended):
+            lanes = [lane for source in paced for lane in source.lanes(asked[source.step])]
+            planned = sum(source.records(asked[source.step]) for source in paced)
+            bound = self.reach.bound(lanes, planned, self.admission.records)
+        plans: dict[str, SourcePlan] = {}
+        for source in self.sources:
+            state = states[source.step]
+            if source.paced:
+                plans[source.step] = source.bounded(state, asked[source.step], bound, now, self.config.parallelism)
+            else:
+                plans[source.step] = self._plan(source, state, limits, now)
+        return bound, plans
+
+    def _limits(self, states: Mapping[StepId, SourceState]) -> Limits:
+        return self.admission.limits(sum(not state.ended for state in states.values()))
+
+    def _wide(self, limits: Limits) -> Limits:
+        """What is planned of a source that is read in order of event time."""
+        factor = self.reach.factor
+        return msgspec.structs.replace(limits, records=limits.records * factor, bytes=limits.bytes * factor)
+
+    def fell_short(self, decision: Decision, clock: Milliseconds) -> None:
+        """An epoch cannot reach its bound: the next decision is about a nearer one, or about more input."""
+        self.reach.fell_short(decision.bound, clock, self.admission.records)
+
+    def ran(self, decision: Decision, reports: Sequence[TaskReport]) -> None:
+        """An epoch has run: how far should the next one go?"""
+        lanes = [lane for report in reports for reached in report.reached.values() for lane in reached.values()]
+        if lanes:
+            self.reach.ran(decision.bound, sum(lane.records for lane in lanes), self.admission.records)
 
     def _drain_sources(self, head: Manifest) -> dict[str, SourcePlan]:
         return {source.step: source.drain(head.sources.get(source.step, SourceState())) for source in self.sources}

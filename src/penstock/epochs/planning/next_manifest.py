@@ -6,13 +6,13 @@ import msgspec
 
 from penstock.config import JobConfig
 from penstock.epochs.planning.epoch_planner import Decision
-from penstock.epochs.planning.inputs import merge_clocks
+from penstock.epochs.planning.inputs import merge_clocks, with_rests
 from penstock.epochs.planning.report_merge import committables_of, metrics_of, next_due, watermarks_of
 from penstock.epochs.starting.output_replacement import following
 from penstock.ids import Epoch, Milliseconds, Term
 from penstock.jobs.left_out import left_out_by
-from penstock.jobs.manifest import Manifest, SourceState
-from penstock.runtime.messages import TaskReport
+from penstock.jobs.manifest import Manifest, SourceState, version_of
+from penstock.runtime.messages import Reached, TaskReport
 
 
 def manifest_after(
@@ -24,8 +24,13 @@ def manifest_after(
     for report in reports:
         for step, reported in report.clocks.items():
             clocks.setdefault(step, {}).update(reported)
+    reached: dict[str, dict[str, Reached]] = {}
+    for report in reports:
+        for step, lanes in report.reached.items():
+            reached.setdefault(step, {}).update(lanes)
+    sources = with_rests(merge_clocks(decision.sources, clocks), order.sources, reached)
     return Manifest(
-        version=head.version,
+        version=version_of(head.state, sources),
         job=head.job,
         epoch=order.epoch,
         term=order.term,
@@ -33,7 +38,7 @@ def manifest_after(
         parent=head.epoch,
         processing_time=order.processing_time,
         created_ms=created_ms,
-        sources=merge_clocks(decision.sources, clocks),
+        sources=sources,
         watermarks={**head.watermarks, **watermarks_of(reports)},
         state=msgspec.structs.replace(head.state, chains=[], next_due=next_due(head.state, reports)),
         committables=committables_of(reports) if config.guarantee != "at-least-once" else {},
@@ -52,8 +57,9 @@ def manifest_without(
     head: Manifest, sources: dict[str, SourceState], term: Term, plan: int, created_ms: Milliseconds
 ) -> Manifest:
     """At most once: of an epoch that failed, and whose input is not read again. Pure."""
+    sources = {**head.sources, **sources}
     return Manifest(
-        version=head.version,
+        version=version_of(head.state, sources),
         job=head.job,
         epoch=Epoch(head.epoch + 1),
         term=term,
@@ -61,7 +67,7 @@ def manifest_without(
         parent=head.epoch,
         processing_time=head.processing_time,
         created_ms=created_ms,
-        sources={**head.sources, **sources},
+        sources=sources,
         watermarks=head.watermarks,
         state=head.state,
         program=head.program,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.compile.order import order_of
 from penstock.config import JobConfig
 from penstock.connectors.protocol import Committer, CommitterContext, SourceContext
 from penstock.epochs.executor import Executor
@@ -17,13 +18,20 @@ from penstock.storage import Storage
 
 def open_sources(graph: Graph, config: JobConfig, storage: Storage, job: CompiledJob, executor: Executor) -> list[SourceInput]:
     found = []
+    paced = order_of(graph).paced if config.guarantee != "at-most-once" else frozenset()
     for node in graph:
         definition = node.definition
         if isinstance(definition, SourceStep):
-            extras = {**executor.extras(), "unordered": definition.watermarks is None, "local_dir": config.local_dir}
+            in_order = node.step in paced
+            extras = {
+                **executor.extras(),
+                "unordered": definition.watermarks is None,
+                "in_order": in_order,
+                "local_dir": config.local_dir,
+            }
             known = job.known_to_others(node.step)
             context = SourceContext(job=job.job, step=known, storage=storage, parallelism=config.parallelism, extras=extras)
-            found.append(SourceInput(node.step, definition, context))
+            found.append(SourceInput(node.step, definition, context, paced=in_order))
     return found
 
 

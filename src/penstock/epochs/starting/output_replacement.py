@@ -41,9 +41,14 @@ def begun(back: Rewind | None, at: Epoch, before: Manifest | None, head: Head) -
     goal = goal_of(head.manifest, back)
     until = None if goal is None else by_new_name(goal, head.renamed)
     reached = {step: state.position for step, state in before.sources.items()} if before is not None else {}
-    if (before is not None and before.finished) or (until is not None and until.items() <= reached.items()):
+    if (before is not None and before.finished) or (until is not None and until.items() <= reached.items() and not _rests(head)):
         return None  # nothing was read since: then there is nothing to catch up with
     return Repair(to=back.to, at=at, until=until)
+
+
+def _rests(head: Head) -> bool:
+    """Does a source of the old head have a rest? Then its position alone does not say what was read."""
+    return head.manifest is not None and any(state.rest for state in head.manifest.sources.values())
 
 
 def goal_of(head: Manifest | None, back: Rewind) -> dict[str, object] | None:

@@ -282,7 +282,7 @@ def take_over_manifest(
     if restored is not None and taken.elsewhere:
         restored = msgspec.structs.replace(restored, at=epoch)
     return Manifest(
-        version=version_of(layout),
+        version=version_of(layout, sources),
         job=taken.info.job,
         epoch=epoch,
         term=taken.term,

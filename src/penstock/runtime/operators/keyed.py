@@ -1,24 +1,26 @@
 """The keyed process step: a user's function with state and timers, for each key.
 
-Law: an event-time timer sees the time it was set for, not how far the watermark jumped: on_timer gives the same whether time went
-there in one step or in many.
+Laws:
+- An event-time timer sees the time it was set for, not how far the watermark jumped: on_timer gives the same whether time went
+  there in one step or in many.
+- A record with a tick sees the tick as the watermark. Timers that are due by then have fired, those set since have not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from penstock.contexts import OnTimerContext
-from penstock.errors import PlanError
+from penstock.errors import PenstockError, PlanError
 from penstock.functions import Call, life_cycle, method_call
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.plan.definition import Definition, KeyFields, StateDeclaration
 from penstock.plan.schema import Schema
-from penstock.records import NO_TIMESTAMP, Batch, Records
+from penstock.records import NO_TIMESTAMP, Batch, Records, Timestamps
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.operators.returned import as_records
@@ -28,7 +30,7 @@ from penstock.runtime.services import TIMER_STATES, Services
 from penstock.state.descriptors import declared_states, state_calls
 from penstock.state.overlay.handles import bind_states, check_defaults
 from penstock.state.overlay.keyed import KeyedState, Slot
-from penstock.state.overlay.timers import TimerQueue
+from penstock.state.overlay.timers import Timer, TimerQueue
 from penstock.state.overlay.writes import Place
 
 ROWS_AT_A_TIME = 4096
@@ -104,6 +106,8 @@ class KeyedProcessOperator(Operator):
         )
         for name, handle in handles.items():
             object.__setattr__(function, name, handle)
+        self._expires = any(state.ttl is not None and state.ttl.time == "event" for state in states.values())
+        """Does event time decide what is still there of a state?"""
         self.ctx: OnTimerContext[Any] = OnTimerContext(self.keyed)
         self.ctx.current_watermark = self.watermark
         self.ctx.current_processing_time = services.processing_time
@@ -114,7 +118,9 @@ class KeyedProcessOperator(Operator):
         for start in range(0, len(batch), ROWS_AT_A_TIME):
             part = batch.batch.slice(start, start + ROWS_AT_A_TIME)
             rows = map(slots.__getitem__, batch.codes[start : start + ROWS_AT_A_TIME].tolist())
-            if part.timestamps is None and self.errors == "fail":
+            if part.ticks is not None:
+                self._run_in_order(rows, part, part.ticks, slots, batch.keys)
+            elif part.timestamps is None and self.errors == "fail":
                 self._run_plain(rows, part.values())
             else:
                 self._run(rows, part)
@@ -183,16 +189,86 @@ class KeyedProcessOperator(Operator):
                 ends.append(len(out))
                 ctx.side_back_to(mark)
                 self.set_aside(error, self.function, record, time)
-        self.outputs.emit(Records(out, repeated(stamps, ends)))
+        self.outputs.emit(Records(out, *repeated(batch, ends)))
+
+    def _run_in_order(self, rows: map[Slot], batch: Batch, ticks: Timestamps, slots: list[Slot], keys: list[bytes]) -> None:
+        """As `_run`, while time moves on from record to record. What timers emit is put among what records do."""
+        keyed, sole, ctx, process, times = self.keyed, self.keyed.sole, self.ctx, self.function.process, self.keyed.times
+        timers, waiting, committed = keyed.event_timers, keyed.event_timers.waiting, keyed.event_timers.next_committed
+        stamps, expires = batch.timestamps, self._expires
+        out: list[Any] = []
+        extend = out.extend
+        usual: type | None = None
+        ends: list[int] = []
+        fired = _Fired()
+        moments = [NO_TIMESTAMP] * len(batch) if stamps is None else stamps.tolist()
+        todo = zip(rows, batch.values(), moments, ticks.tolist(), strict=True)
+        record, time, kept = None, NO_TIMESTAMP, 0
+        now, ctx._tick = self.watermark, None
+        tolerant, mark = self.errors != "fail", ctx.side_mark()
+        while True:
+            try:
+                for slot, record, time, tick in todo:
+                    if tick > now:
+                        if tick >= committed or (waiting and waiting[0][0] <= tick):
+                            times.watermark = now
+                            self._fire_between(timers.due(tick), now, len(ends), out, fired)
+                            if keyed.slots.get(slot.encoded) is not slot:  # what was known has been moved out of memory
+                                slots[:] = keyed.enter(keys)
+                                slot = keyed.slots[slot.encoded]
+                            ctx._tick, committed = None, timers.next_committed
+                        now = ctx.current_watermark = tick
+                        if expires:
+                            times.watermark = tick
+                    if tolerant:
+                        kept, mark = len(out), ctx.side_mark()
+                    keyed.slot = slot
+                    ctx.key = slot.key
+                    if sole is not None:
+                        sole.slot = slot
+                        sole.value = slot.cells[0]
+                    ctx.timestamp_ms = time
+                    times.record_time = None if time == NO_TIMESTAMP else time
+                    result = process(record, ctx)
+                    if result is not None:
+                        if type(result) is not usual:
+                            result = as_records(result, self.step, self.function, "process")
+                            usual = type(result)
+                        extend(result)
+                    ends.append(len(out))
+                break
+            except Exception as error:
+                if isinstance(error, PenstockError) and fired.failed:
+                    raise
+                if not tolerant:
+                    raise self._error(error, record) from error
+                del out[kept:]
+                ends.append(len(out))
+                ctx.side_back_to(mark)
+                self.set_aside(error, self.function, record, time)
+        self.watermark = times.watermark = now
+        self.outputs.emit(fired.among(out, ends, stamps, ticks))
+
+    def _fire_between(self, due: Iterator[Timer], now: Milliseconds, row: int, out: list[Any], fired: _Fired) -> None:
+        """Fire timers before a row."""
+        fired.failed = True
+        self._fire_all(due, "event", now, out, fired.times, fired.ticks, flush=False)
+        fired.failed = False
+        new = len(fired.times) - len(fired.rows)
+        fired.rows += [row] * new
+        fired.ends += range(len(out) - new + 1, len(out) + 1)
 
     def _error(self, error: Exception, record: Any, doing: str = "") -> Exception:
         return self.user_error(error, self.function, record, doing=f"{doing}key {self.keyed.slot.key!r:.200}")
 
+    def look_ahead(self, limit: Milliseconds) -> None:
+        self.keyed.event_timers.ahead = limit
+
     def advance(self, watermark: Milliseconds) -> None:
-        self.watermark = watermark
+        before, self.watermark = self.watermark, watermark
         self.keyed.times.ended = watermark == MAX_WATERMARK
         if self.keyed.event_timers.has_due(watermark):
-            self._fire(self.keyed.event_timers, watermark, "event")
+            self._fire(self.keyed.event_timers, watermark, "event", before)
         self.keyed.times.watermark = watermark
         self.ctx.current_watermark = watermark
         if self.keyed.ttl_timers[0].has_due(watermark):
@@ -202,7 +278,7 @@ class KeyedProcessOperator(Operator):
         self.keyed.times.processing_time = now
         self.ctx.current_processing_time = now
         if self.keyed.processing_timers.has_due(now):
-            self._fire(self.keyed.processing_timers, now, "processing")
+            self._fire(self.keyed.processing_timers, now, "processing", self.watermark)
         if self.keyed.ttl_timers[1].has_due(now):
             self.keyed.purge_expired()
 
@@ -210,26 +286,47 @@ class KeyedProcessOperator(Operator):
         """The end of time: each pending processing-time timer fires once, and event-time timers that were set after the last
         watermark fire too."""
         self.keyed.times.ended = True
-        self._fire(self.keyed.event_timers, MAX_WATERMARK, "event")
-        self._fire_all(self.keyed.processing_timers.pending(), "processing")
-        self._fire(self.keyed.event_timers, MAX_WATERMARK, "event")
+        now = self.watermark
+        self._fire(self.keyed.event_timers, MAX_WATERMARK, "event", now)
+        self._fire_and_emit(self.keyed.processing_timers.pending(), "processing", now)
+        self._fire(self.keyed.event_timers, MAX_WATERMARK, "event", now)
 
-    def _fire(self, queue: TimerQueue, until: Milliseconds, domain: str) -> None:
-        self._fire_all(queue.due(until), domain)
+    def _fire(self, queue: TimerQueue, until: Milliseconds, domain: str, now: Milliseconds) -> None:
+        self._fire_and_emit(queue.due(until), domain, now)
 
-    def _fire_all(self, timers: Any, domain: str) -> None:
+    def _fire_and_emit(self, timers: Iterator[Timer], domain: str, now: Milliseconds) -> None:
+        out: list[Any] = []
+        times: list[Milliseconds] = []
+        ticks: list[Milliseconds] = []
+        self._fire_all(timers, domain, now, out, times, ticks, flush=True)
+        self._emit_fired(out, times, ticks, domain)
+
+    def _fire_all(
+        self,
+        timers: Iterator[Timer],
+        domain: str,
+        now: Milliseconds,
+        out: list[Any],
+        times: list[Milliseconds],
+        ticks: list[Milliseconds],
+        *,
+        flush: bool,
+    ) -> None:
+        """Call the function for each timer. What it emits has the tick before the timer's time, but none before `now`."""
         ctx, keyed = self.ctx, self.keyed
         on_timer: Callable[..., Any] = self.function.on_timer
         ctx.time_domain = domain
-        out: list[Any] = []
-        times: list[Milliseconds] = []
+        ctx._tick = now
         for time, encoded in timers:
-            if len(out) >= EMIT_ABOVE:
-                self._emit_fired(out, times, domain)
-                out, times = [], []
+            if flush and len(out) >= EMIT_ABOVE:
+                self._emit_fired(out, times, ticks, domain)
+                for held in (out, times, ticks):
+                    held.clear()
             ctx.key = keyed.enter_one(encoded).key
             if domain == "event":
                 ctx.timestamp_ms = time
+                if time > now:
+                    now = ctx._tick = time - 1
                 if time > keyed.times.watermark:
                     keyed.times.watermark = ctx.current_watermark = time
             else:
@@ -248,8 +345,35 @@ class KeyedProcessOperator(Operator):
                 ctx.side_back_to(mark)
                 self.set_aside(error, self.function, {"timer": time, "domain": domain}, ctx.timestamp_ms)
             times.extend([ctx.timestamp_ms] * (len(out) - start))
-        self._emit_fired(out, times, domain)
+            ticks.extend([now] * (len(out) - start))
 
-    def _emit_fired(self, out: list[Any], times: list[Milliseconds], domain: str) -> None:
+    def _emit_fired(self, out: list[Any], times: list[Milliseconds], ticks: list[Milliseconds], domain: str) -> None:
         self.outputs.emit_sides(self.ctx.take_side())
-        self.outputs.emit(Records(out, np.asarray(times, dtype=np.int64) if domain == "event" else None))
+        stamps = np.asarray(times, dtype=np.int64) if domain == "event" else None
+        self.outputs.emit(Records(list(out), stamps, np.asarray(ticks, dtype=np.int64)))
+
+
+class _Fired:
+    """What timers emitted between the rows of a batch: before which row, and where it ends among all that was emitted."""
+
+    __slots__ = ("ends", "failed", "rows", "ticks", "times")
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.ends: list[int] = []
+        self.times: list[Milliseconds] = []
+        self.ticks: list[Milliseconds] = []
+        self.failed = False
+        """A timer is being fired: an error is of its function."""
+
+    def among(self, out: list[Any], ends: list[int], times: Timestamps | None, ticks: Timestamps) -> Records:
+        """All that was emitted, with its timestamps and ticks."""
+        counts = np.asarray(ends, dtype=np.int64)
+        if self.rows:
+            counts = np.insert(counts, self.rows, self.ends)
+            ticks = np.insert(ticks, self.rows, self.ticks)
+            if times is None:
+                times = np.full(len(ends), NO_TIMESTAMP, dtype=np.int64)
+            times = np.insert(times, self.rows, self.times)
+        counts[1:] -= counts[:-1].copy()
+        return Records(out, None if times is None else np.repeat(times, counts), np.repeat(ticks, counts))

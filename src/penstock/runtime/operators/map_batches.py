@@ -81,10 +81,10 @@ class MapBatchesOperator(Operator):
             for out in self._batches(self._applied(data, None)):
                 self.outputs.emit(out.with_timestamps(None))
         else:
-            self._carry(data, batch.timestamps)
+            self._carry(data, batch.timestamps, batch.ticks)
 
-    def _carry(self, data: pa.RecordBatch, times: Timestamps) -> None:
-        """Timestamps go with their rows."""
+    def _carry(self, data: pa.RecordBatch, times: Timestamps, ticks: Timestamps | None) -> None:
+        """Timestamps and ticks go with their rows."""
         size = data.num_rows
         origins = None if self._definition.aligned else RowOrigins(size)
         result = self._applied(data, origins)
@@ -96,12 +96,14 @@ class MapBatchesOperator(Operator):
             except UntracedError as error:
                 raise self._untraced(str(error), size, len(result)) from error
             times = times[rows]
+            ticks = None if ticks is None else ticks[rows]
         elif len(result) != size:
             raise self._untraced("aligned=True promises a row for each row", size, len(result))
         start = 0
         for out in self._batches(result):
-            self.outputs.emit(out.with_timestamps(times[start : start + len(out)]))
-            start += len(out)
+            stop = start + len(out)
+            self.outputs.emit(out.with_timestamps(times[start:stop]).with_ticks(None if ticks is None else ticks[start:stop]))
+            start = stop
 
     def _applied(self, data: pa.RecordBatch, origins: RowOrigins | None) -> Any:
         """What the function returns: a DataFrame, a table, a batch, a list, or None."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import numpy as np
 
+from penstock.contexts import Sides
 from penstock.diagnosis.tracebacks import innermost
 from penstock.errors import CorruptFileError, PenstockError, ReturnedValueError, StateError, UserCodeError
 from penstock.functions import function_location
@@ -63,9 +64,9 @@ class Outputs:
         for receiver in self.side.get(tag, ()):
             receiver.on_batch(batch)
 
-    def emit_sides(self, sides: dict[str, tuple[list[Any], list[Milliseconds]]]) -> None:
-        for tag, (values, times) in sides.items():
-            self.emit_side(tag, Records(values, np.asarray(times, dtype=np.int64)))
+    def emit_sides(self, sides: Sides) -> None:
+        for tag, (values, times, ticks) in sides.items():
+            self.emit_side(tag, Records(values, np.asarray(times, dtype=np.int64), np.asarray(ticks, dtype=np.int64)))
 
     def watermark(self, watermark: Milliseconds | None) -> None:
         for receiver in self.main:
@@ -85,6 +86,8 @@ class Operator:
         self.watermark: Milliseconds = services.start_watermark(step)
         self.valve = Valve(inputs, self.watermark)
         self.idle = False
+        self.ordered = False
+        """A step that sees order follows: what goes out has ticks."""
         self.errors: ErrorPolicy = "fail"
         self.records_in = 0
         self.skipped = 0
@@ -113,6 +116,9 @@ class Operator:
     def advance(self, watermark: Milliseconds) -> None:
         """Event time is `watermark` now."""
         self.watermark = watermark
+
+    def look_ahead(self, limit: Milliseconds) -> None:
+        """Event time gets to `limit` in this epoch, or near it."""
 
     def on_processing_time(self, now: Milliseconds) -> None:
         """Processing time is `now`, before the epoch's records."""

@@ -15,8 +15,10 @@ from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.jobs.source_order import SourceOrder
 from penstock.plan.definition import Definition
 from penstock.plan.schema import Schema
-from penstock.records import Batch
+from penstock.records import Batch, Timestamps
+from penstock.runtime.messages import Reached
 from penstock.runtime.operators.operator import Operator
+from penstock.runtime.ordering import ShortOfBoundError, Waiting, merged
 from penstock.runtime.services import Services
 from penstock.timing.timestamps import HINT_NOTE, RECORD_NOTE, unit_warning
 from penstock.timing.watermarks import PartitionClock, Watermarks
@@ -48,8 +50,72 @@ class SourceStep(Definition):
         return SourceOperator(step, services, self.source, self.watermarks)
 
 
+class Lane:
+    """A source partition in an epoch that reads in order of event time."""
+
+    def __init__(self, operator: SourceOperator, partition: str, splits: list[Split], order: SourceOrder) -> None:
+        self._operator = operator
+        self._partition = partition
+        self._splits = splits
+        self._bound = MAX_WATERMARK if order.until is None else order.until
+        self._more = partition in (order.more or ())
+        self._skip = order.skip.get(partition, 0)
+        self._run: Iterator[Batch] | None = None
+        self._done, self._rows, self._records = 0, self._skip, 0
+        self.ended = False
+        self.finished = False
+        """Nothing more is read of it in this epoch."""
+        self.waiting = Waiting()
+        self._ends = order.ends and not self._more
+
+    @property
+    def clock(self) -> PartitionClock:
+        return self._operator.clocks[self._partition]
+
+    def read(self) -> None:
+        """Read a batch, or find that there is none within the bound."""
+        if self.clock.watermark >= self._bound:
+            self.finished = True
+            return
+        batch = self._next()
+        if batch is None:
+            self.finished, self.ended = True, self._ends
+            if self._more:
+                raise ShortOfBoundError(self.clock.watermark)
+            return
+        before = self.clock.state()
+        batch = self._operator.timed(self._partition, batch)
+        ticks = self._operator.ticks(self._partition, batch)
+        fits = len(batch)
+        if fits and int(ticks[-1]) >= self._bound:
+            fits = int(np.searchsorted(ticks, self._bound))
+            self._operator.wind_back(self._partition, before, batch.slice(0, fits))
+            self.finished = True
+        self._rows += fits
+        self._records += fits
+        self.waiting.add(batch.slice(0, fits).with_ticks(ticks[:fits]))
+
+    def reached(self) -> Reached:
+        return Reached(splits=self._done, rows=self._rows, records=self._records, ended=self.ended)
+
+    def _next(self) -> Batch | None:
+        while self._run is not None or self._done < len(self._splits):
+            if self._run is None:
+                self._run = self._operator.rows_of(self._splits[self._done])
+            batch = self._operator.next_of(self._run)
+            if batch is None:
+                self._run, self._skip, self._rows = None, 0, 0
+                self._done += 1
+            elif not self._skip or self._skip < len(batch):
+                skip, self._skip = self._skip, 0
+                return batch.slice(skip, len(batch))
+            else:
+                self._skip -= len(batch)
+        return None
+
+
 class SourceOperator(Operator):
-    """Runs as `for _ in operator.batches(): …`: each turn pushes one batch."""
+    """Runs as `for _ in operator.batches(): …`: each turn pushes one batch; or, if it is `paced`, by its lanes."""
 
     def __init__(self, step: StepId, services: Services, source: Source, watermarks: Watermarks[Any] | None) -> None:
         super().__init__(step, services)
@@ -60,9 +126,12 @@ class SourceOperator(Operator):
         self._splits: dict[str, list[Split]] = {}
         for split in mine:
             self._splits.setdefault(split.partition, []).append(split)
+        self._splits = dict(sorted(self._splits.items()))
+        self.paced = False
         self.clocks: dict[str, PartitionClock] = {}
         if watermarks is not None:
             self.clocks = {partition: watermarks.clock(self._order.clocks.get(partition)) for partition in self._splits}
+        self.lanes = {partition: Lane(self, partition, splits, self._order) for partition, splits in self._splits.items()}
         self._reader: Reader | None = None
         self._new = {partition for partition in self.clocks if self._order.clocks.get(partition) is None}
         """Source partitions of which no time is known yet."""
@@ -73,15 +142,87 @@ class SourceOperator(Operator):
 
     def current(self) -> Milliseconds | None:
         """This task's share of the source's watermark: None if it has no say in it."""
-        times = [clock.watermark for clock in self.clocks.values()]
+        bound = MAX_WATERMARK if self._order.until is None else self._order.until
+        times = [clock.watermark for partition, clock in self.clocks.items() if not self.lanes[partition].ended]
         if self._order.held is not None:
             times.append(self._order.held)
-        return min(times, default=None)
+        return min(bound, *times) if times else None
+
+    @property
+    def last(self) -> Milliseconds | None:
+        """The latest time of any partition, as far as this task knows."""
+        times = [clock.watermark for clock in self.clocks.values()]
+        return max([*times, *(() if self._order.last is None else (self._order.last,))], default=None)
+
+    # --- in order of event time --------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        self._reader = self._source.reader()
+
+    def close(self) -> None:
+        if self._reader is not None:
+            if isinstance(self._reader, CountsSkipped):
+                self.skipped += self._reader.skipped
+            self._reader.close()
+
+    def rows_of(self, split: Split) -> Iterator[Batch]:
+        assert self._reader is not None
+        return self._reader.read(split)
+
+    def next_of(self, run: Iterator[Batch]) -> Batch | None:
+        return self._next(run)
+
+    def pass_on(self, horizon: Milliseconds) -> None:
+        """Pass on what has ticks below the horizon."""
+        parts = [batch for lane in self.lanes.values() for batch in lane.waiting.release(horizon)]
+        if parts:
+            whole = merged(parts)
+            self.records_in += len(whole)
+            self.outputs.emit(whole)
+        self._announce(horizon)
+
+    def timed(self, partition: str, batch: Batch) -> Batch:
+        """With timestamps."""
+        assert self._watermarks is not None
+        try:
+            batch = self._watermarks.assign(batch, self.services.processing_time)
+            if partition in self._new:
+                self._look(batch, self._watermarks)
+                self._new.discard(partition)
+        except Exception as error:
+            raise self._no_time(error, self._watermarks) from error
+        return batch
+
+    def ticks(self, partition: str, batch: Batch) -> Timestamps:
+        """Of the rows of a batch; moves the clock on."""
+        assert self._watermarks is not None
+        try:
+            return self.clocks[partition].ticks(batch)
+        except Exception as error:
+            raise self._no_time(error, self._watermarks) from error
+
+    def wind_back(self, partition: str, state: Any, batch: Batch) -> None:
+        """Set the clock to where it is after `batch`, coming from `state`."""
+        assert self._watermarks is not None
+        clock = self.clocks[partition] = self._watermarks.clock(state)
+        if len(batch):
+            clock.ticks(batch)
+
+    def reached(self) -> dict[str, Reached]:
+        return {partition: lane.reached() for partition, lane in self.lanes.items()}
+
+    def ends_at(self, last: Milliseconds | None) -> None:
+        """Before time ends it gets to the latest time of all partitions."""
+        if self._order.ended and last is not None and last >= self.watermark:
+            self.idle, self.watermark = False, last
+            self.outputs.watermark(last)
+
+    # --- by batches --------------------------------------------------------------------------------------------------------
 
     def batches(self) -> Iterator[Milliseconds]:
         """Read everything, a batch at a time, the partition that is most behind first; yields the time of what comes next."""
         self._reader = self._source.reader()
-        runs = {partition: self._read(splits) for partition, splits in self._splits.items()}
+        runs = {partition: self._read(splits, self._order.skip.get(partition, 0)) for partition, splits in self._splits.items()}
         order = {partition: number for number, partition in enumerate(runs)}
         try:
             while runs:
@@ -104,10 +245,15 @@ class SourceOperator(Operator):
             self.watermark = MAX_WATERMARK
             self.outputs.watermark(MAX_WATERMARK)
 
-    def _read(self, splits: list[Split]) -> Iterator[Batch]:
+    def _read(self, splits: list[Split], skip: int) -> Iterator[Batch]:
+        """All rows, but for the first few, which earlier epochs have taken."""
         assert self._reader is not None
-        for split in splits:
-            yield from self._reader.read(split)
+        for number, split in enumerate(splits):
+            passed = 0 if number else skip
+            for batch in self._reader.read(split):
+                if not passed or passed < len(batch):
+                    yield batch.slice(passed, len(batch)) if passed else batch
+                passed = max(0, passed - len(batch))
 
     def _next(self, run: Iterator[Batch]) -> Batch | None:
         try:
@@ -163,8 +309,10 @@ class SourceOperator(Operator):
             else "timestamp= is a field or a function that gives an integer in unit=, a datetime, a date, or None",
         )
 
-    def _announce(self) -> None:
+    def _announce(self, horizon: Milliseconds = MAX_WATERMARK) -> None:
         current = self.current()
+        if current is not None:
+            current = min(current, horizon)
         self.idle = current is None
         if current is None:
             self.outputs.watermark(None)

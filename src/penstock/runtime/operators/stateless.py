@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import compress
+from itertools import compress, repeat
 from types import GeneratorType
 from typing import Any, Literal
 
@@ -106,11 +106,12 @@ class MapOperator(PerRecord):
     def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
         self.records_in += len(batch)
         results, mask = self.applied(batch)
-        times = batch.timestamps
+        times, ticks = batch.timestamps, batch.ticks
         if mask is not None:
             results = list(compress(results, mask))
             times = None if times is None else times[mask]
-        self.outputs.emit(Records(results, times))
+            ticks = None if ticks is None else ticks[mask]
+        self.outputs.emit(Records(results, times, ticks))
 
 
 class FilterOperator(PerRecord):
@@ -128,7 +129,8 @@ class FilterOperator(PerRecord):
             self.outputs.emit(batch.take(np.flatnonzero(keep)))
         else:
             times = None if batch.timestamps is None else batch.timestamps[keep]
-            self.outputs.emit(Records(list(compress(batch.values(), keep)), times))
+            ticks = None if batch.ticks is None else batch.ticks[keep]
+            self.outputs.emit(Records(list(compress(batch.values(), keep)), times, ticks))
 
 
 class FlatMapOperator(PerRecord):
@@ -155,7 +157,7 @@ class FlatMapOperator(PerRecord):
                 del out[ends[-1] if ends else 0 :]
                 ends.append(len(out))
                 self.rejected(error, record, NO_TIMESTAMP if batch.timestamps is None else int(batch.timestamps[row]))
-        self.outputs.emit(Records(out, repeated(batch.timestamps, ends)))
+        self.outputs.emit(Records(out, *repeated(batch, ends)))
 
 
 class ProcessOperator(PerRecord):
@@ -168,16 +170,18 @@ class ProcessOperator(PerRecord):
         ctx.current_processing_time = self.services.processing_time
         values = batch.values()
         times = [NO_TIMESTAMP] * len(values) if batch.timestamps is None else batch.timestamps.tolist()
+        ticks = repeat(self.watermark, len(values)) if batch.ticks is None else batch.ticks.tolist()
         out: list[Any] = []
         usual: type | None = None
         ends: list[int] = []
-        rows = zip(values, times, strict=True)
+        rows = zip(values, times, ticks, strict=True)
         record, time = None, NO_TIMESTAMP
         tolerant, mark = self.errors != "fail", ctx.side_mark()
         while True:
             try:
-                for record, time in rows:
+                for record, time, tick in rows:
                     ctx.timestamp_ms = time
+                    ctx.current_watermark = tick
                     if tolerant:
                         mark = ctx.side_mark()
                     result = call(record, ctx)
@@ -194,13 +198,14 @@ class ProcessOperator(PerRecord):
                 ctx.side_back_to(mark)
                 self.rejected(error, record, time)
         self.outputs.emit_sides(ctx.take_side())
-        self.outputs.emit(Records(out, repeated(batch.timestamps, ends)))
+        self.outputs.emit(Records(out, *repeated(batch, ends)))
 
 
-def repeated(times: Timestamps | None, ends: list[int]) -> Timestamps | None:
-    """Timestamps of outputs, where the outputs of row i end at `ends[i]`."""
-    if times is None:
-        return None
+def repeated(batch: Batch, ends: list[int]) -> tuple[Timestamps | None, Timestamps | None]:
+    """Timestamps and ticks of outputs, where the outputs of row i end at `ends[i]`."""
+    times, ticks = batch.timestamps, batch.ticks
+    if times is None and ticks is None:
+        return None, None
     counts = np.asarray(ends, dtype=np.int64)
     counts[1:] -= counts[:-1].copy()
-    return np.repeat(times, counts)
+    return None if times is None else np.repeat(times, counts), None if ticks is None else np.repeat(ticks, counts)

@@ -44,6 +44,7 @@ class _Part:
     before: dict[bytes, bytes] = field(default_factory=dict)
     error: str | None = None
     closed: bool = False
+    now: Milliseconds = MIN_WATERMARK
 
     @property
     def happened(self) -> bool:
@@ -63,13 +64,15 @@ class Recording:
     # --- while it runs -------------------------------------------------------------------------------------------------------
 
     def begin(self, operator: Operator, services: Services) -> None:
-        self._parts.append(_Part(services.order.epoch, services.partition, operator.watermark))
+        self._parts.append(_Part(services.order.epoch, services.partition, operator.watermark, now=operator.watermark))
 
     def batch(self, batch: Any) -> None:
+        """Records. Where their ticks go on, the watermark is said between them: to the step that is the same."""
         part = self._parts[-1]
         inner: Batch = batch.batch if isinstance(batch, Keyed) else batch
         times = [NO_TIMESTAMP] * len(inner) if inner.timestamps is None else inner.timestamps.tolist()
-        rows = []
+        ticks = None if inner.ticks is None else inner.ticks.tolist()
+        rows: list[dict[str, Any]] = []
         for row, value in enumerate(inner.values()):
             data: dict[str, Any] = {}
             if isinstance(batch, Keyed):
@@ -78,6 +81,12 @@ class Recording:
                     continue
                 part.touched.add(encoded)
                 data["key"] = to_plain(self._codec.decode(encoded))
+            if ticks is not None and ticks[row] > part.now:
+                if rows:
+                    part.input.append({"records": rows})
+                    rows = []
+                part.now = ticks[row]
+                part.input.append({"watermark": part.now})
             data["value"] = to_plain(value)
             data["time"] = None if times[row] == NO_TIMESTAMP else times[row]
             rows.append(data)
@@ -86,6 +95,7 @@ class Recording:
 
     def watermark(self, watermark: Milliseconds | None) -> None:
         part = self._parts[-1]
+        part.now = part.now if watermark is None else max(part.now, watermark)
         if not part.input or part.input[-1] != {"watermark": watermark}:
             part.input.append({"watermark": watermark})
 

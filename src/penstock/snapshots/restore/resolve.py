@@ -91,7 +91,7 @@ def as_manifest(info: SavepointInfo) -> Manifest:
         next_due=[[{} if state.next_due is None else {state.number: state.next_due}] for state in info.states],
     )
     return Manifest(
-        version=version_of(layout),
+        version=version_of(layout, info.sources),
         job=info.job.uuid,
         epoch=info.epoch,
         term=Term(0),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 from zlib import crc32
@@ -47,8 +47,9 @@ __all__ = [
     "read_tables",
 ]
 
-VERSIONS = (1, 2)
-"""2: keys are grouped by another `key_hash` than 1. Otherwise 1 is written, and an older Penstock can read it."""
+VERSIONS = (1, 2, 3)
+"""2: keys are grouped by another `key_hash` than 1. 3: a source has a rest. Otherwise 1 is written, and an older Penstock can
+read it."""
 
 
 class SavedJob(msgspec.Struct, frozen=True):
@@ -200,7 +201,7 @@ class SavepointWriter:
             fail_point("savepoint:state")
             self._states.append(SavedState(writer.number, writer.info, writer.next_due if next_due is None else next_due, [file]))
         info = SavepointInfo(
-            version=version_of(self.key_groups.hash),
+            version=version_of(self.key_groups.hash, sources or {}),
             identity=self.identity,
             created_ms=round(time.time() * 1000),
             job=job,
@@ -239,8 +240,10 @@ class SavepointWriter:
             raise
 
 
-def version_of(key_hash: int) -> int:
+def version_of(key_hash: int, sources: Mapping[str, SourceState]) -> int:
     """The format that a savepoint is of."""
+    if any(state.rest for state in sources.values()):
+        return VERSIONS[2]
     return VERSIONS[0] if key_hash == CRC32 else VERSIONS[1]
 
 

@@ -201,7 +201,7 @@ def as_savepoint(storage: Storage, job: JobInfo, manifest: Manifest) -> Savepoin
             for number, time in times.items():
                 due[number] = min(time, due.get(number, time))
     return SavepointInfo(
-        version=version_of(layout.key_hash),
+        version=version_of(layout.key_hash, manifest.sources),
         identity=f"{manifest.job}@{manifest.epoch}",
         created_ms=manifest.created_ms,
         job=SavedJob(job.job, job.name, storage.uri),

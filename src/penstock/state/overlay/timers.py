@@ -46,6 +46,7 @@ class TimerQueue:
         "_removed",
         "_scanned",
         "_stored",
+        "ahead",
         "state_id",
     )
 
@@ -73,6 +74,18 @@ class TimerQueue:
         self._firing: int | None = None
         self._generations: dict[Timer, int] = {}
         self._next_committed: Milliseconds = MAX_WATERMARK if next_due is None else next_due
+        self.ahead: Milliseconds = MIN_WATERMARK
+        """How far time goes in this epoch, as far as is known: so far committed timers are read at a time."""
+
+    @property
+    def waiting(self) -> list[Timer]:
+        """The timers in memory, as a heap; deleted ones may be among them. The same list as long as the queue lives."""
+        return self._heap
+
+    @property
+    def next_committed(self) -> Milliseconds:
+        """When the first timer is due that is not in memory. It changes only when timers fire."""
+        return self._next_committed
 
     def close(self) -> None:
         for timers in (self._heap, self._added, self._removed, self._committed, self._stored, self._generations):
@@ -112,7 +125,7 @@ class TimerQueue:
         """Take out the timers due by `until`, in order; timers registered while this runs are included if due."""
         heap = self._heap
         while True:
-            horizon = self._load(until) if until >= self._next_committed else until
+            horizon = min(until, self._load(max(until, self.ahead))) if until >= self._next_committed else until
             while heap and heap[0][0] <= horizon:
                 timer = heappop(heap)
                 if timer in self._committed:

@@ -76,6 +76,8 @@ class MergeOperator(Operator):
         self._mine = [definition.shared.index(unnamed(one)) for one in declared.aggregates]
         self._widths = [self.times, *(measure_of(one).sent for one in definition.shared)]
         self._timed = any(measure.timed for measure in self.measures)
+        self.before: Milliseconds = self.watermark
+        """Where time was before it advanced."""
         self._turn = int(services.order.epoch) << 32
         services.opened(step, None)
         state_id = services.state_id(step, definition.state)
@@ -112,6 +114,11 @@ class MergeOperator(Operator):
         clock = self.services.processing_time
         return [measure.arrived(mine, clock, turns) for measure, mine in zip(self.measures, vectors, strict=True)]
 
+    def on_watermark(self, watermark: Milliseconds | None) -> None:
+        self.before = self.watermark
+        super().on_watermark(watermark)
+        self.before = self.watermark
+
     def take(self, rows: Chunk) -> None:
         """Keep rows; the first vectors are times."""
         raise NotImplementedError
@@ -129,8 +136,17 @@ class MergeOperator(Operator):
         raise NotImplementedError
 
     def emit(self, keys: Rows, starts: Rows, ends: Rows, vectors: list[Vectors]) -> None:
-        """The results of windows, a row each."""
-        if len(keys):
-            decoded = self.index.decoded()
-            shown = [decoded[key] for key in keys.tolist()]
-            self.outputs.emit(results(self.step, self.declared, self.measures, shown, starts, ends, vectors))
+        """The results of windows, a row each. Where a step that sees order follows, they are in order of end and key, and have
+        the tick before the end, but none before the last."""
+        if not len(keys):
+            return
+        decoded = self.index.decoded()
+        ticks = None
+        if self.ordered:
+            encoded = self.index.encoded
+            order = np.asarray(sorted(range(len(keys)), key=lambda row: (ends[row], encoded[keys[row]])), dtype=np.int64)
+            keys, starts, ends = keys[order], starts[order], ends[order]
+            vectors = [[vector[order] for vector in each] for each in vectors]
+            ticks = np.maximum(ends - 2, self.before)
+        shown = [decoded[key] for key in keys.tolist()]
+        self.outputs.emit(results(self.step, self.declared, self.measures, shown, starts, ends, vectors).with_ticks(ticks))

@@ -10,7 +10,7 @@ Laws:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,29 @@ class AlignedOperator(WindowOperator):
             super().on_batch(batch)
             return
         self.records_in += len(batch)
+        ticks = batch.batch.ticks
+        if ticks is None or not self.event_time:
+            self._take(batch, moments)
+            return
+        bounds = [0, *self._turns(ticks), len(batch)]
+        for start, stop in pairwise(bounds):
+            if (tick := int(ticks[start])) > self.watermark:
+                self._move_on(tick)
+            part = batch if (start, stop) == (0, len(batch)) else _rows(batch, start, stop)
+            self._take(part, moments[start:stop])
+
+    def _turns(self, ticks: Ints) -> list[int]:
+        """The rows before which a window ends, or takes no more records."""
+        slide, last = self._assigner.slide_ms, self._assigner.offset_ms + self._assigner.size_ms - 1
+        known = np.maximum(ticks, -FAR)
+        turns = np.diff((known - last) // slide) != 0
+        if self.spec.allowed_lateness_ms:
+            turns |= np.diff((known - last - self.spec.allowed_lateness_ms) // slide) != 0
+        return (np.flatnonzero(turns) + 1).tolist()
+
+    def _take(self, batch: Keyed, moments: Ints) -> None:
+        """Records between which time stands still, as far as windows can tell."""
+        self._tick = self.ctx._tick = self.watermark
         rows, starts = self._taken(batch, moments)
         if len(rows):
             self._add(batch, rows, starts)
@@ -108,7 +131,10 @@ class AlignedOperator(WindowOperator):
         if not np.any(left):
             return
         values = batch.batch.values()
-        self._emit_late([(values[row], int(moments[row])) for row in np.flatnonzero(left & past).tolist()])
+        ticks = batch.batch.ticks
+        at = np.full(len(batch), self.watermark) if ticks is None else ticks
+        late = np.flatnonzero(left & past).tolist()
+        self._emit_late([(values[row], int(moments[row]), int(at[row])) for row in late])
         unassigned = int(np.count_nonzero(left & ~past))
         if unassigned:
             self.counters.count("unassigned", unassigned)
@@ -184,16 +210,17 @@ class AlignedOperator(WindowOperator):
 
     # --- time --------------------------------------------------------------------------------------------------------------
 
+    def look_ahead(self, limit: Milliseconds) -> None:
+        """Timers are read when windows end: that is seldom enough."""
+
     def _fire_timers(self, timers: Iterable[Timer], domain: str) -> None:
-        times, ctx = self.windows.times, self.ctx
-        times.record_time = None
+        self.windows.times.record_time = None
         timers = iter(timers)
         while chunk := list(islice(timers, AT_A_TIME)):
             slots = self.windows.enter_spaces([encoded for _, encoded in chunk])
             for (time, encoded), slot in zip(chunk, slots, strict=True):
                 window = decode_window(encoded)
-                if domain == "event" and time > times.watermark:
-                    times.watermark = ctx.current_watermark = time
+                self._fires_at(time, domain)
                 over = time == self.spec.cleanup_time(window)
                 try:
                     if time == window.max_timestamp:
@@ -213,3 +240,10 @@ class AlignedOperator(WindowOperator):
             self.windows.forget(slot)
         else:
             self._clear_slot(slot)
+
+
+def _rows(batch: Keyed, start: int, stop: int) -> Keyed:
+    """Some rows, with only their keys."""
+    numbers, codes = np.unique(batch.codes[start:stop], return_inverse=True)
+    keys = [batch.keys[number] for number in numbers.tolist()]
+    return Keyed(batch.batch.slice(start, stop), keys, codes.astype(np.int32), batch.column)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,9 @@ class WindowOperator(Operator):
         self._calling: Any = None
         self._out: list[Any] = []
         self._times: list[Milliseconds] = []
+        self._ticks: list[Milliseconds] = []
+        self._tick = self.watermark
+        """Of what is emitted now."""
 
     # --- records -----------------------------------------------------------------------------------------------------------
 
@@ -80,17 +84,21 @@ class WindowOperator(Operator):
         self.records_in += len(batch)
         stamps = batch.batch.timestamps
         times = [NO_TIMESTAMP] * len(batch) if stamps is None else stamps.tolist()
-        rows = zip(map(batch.keys.__getitem__, batch.codes.tolist()), batch.batch.values(), times, strict=True)
-        late: list[tuple[Any, Milliseconds]] = []
+        ticks = repeat(self.watermark, len(batch)) if batch.batch.ticks is None else batch.batch.ticks.tolist()
+        rows = zip(map(batch.keys.__getitem__, batch.codes.tolist()), batch.batch.values(), times, ticks, strict=True)
+        late: list[tuple[Any, Milliseconds, Milliseconds]] = []
+        self._tick = self.ctx._tick = self.watermark
         record, time = None, NO_TIMESTAMP
         tolerant, mark = self.errors != "fail", (0, self.ctx.side_mark())
         while True:
             try:
-                for key, record, time in rows:
+                for key, record, time, tick in rows:
+                    if tick > self.watermark:
+                        self._move_on(tick)
                     if tolerant:
                         mark = (len(self._out), self.ctx.side_mark())
                     if not self._on_record(key, record, time):
-                        late.append((record, time))
+                        late.append((record, time, self._tick))
                 break
             except Exception as error:
                 if not tolerant:
@@ -99,6 +107,11 @@ class WindowOperator(Operator):
                 self.set_aside(error, self._calling, record, time)
         self._emit_late(late)
         self._flush()
+
+    def _move_on(self, tick: Milliseconds) -> None:
+        """A record with a later tick comes: what is due before it fires."""
+        self.advance(tick)
+        self._tick = self.ctx._tick = tick
 
     def _on_record(self, key: bytes, record: Any, time: Milliseconds) -> bool:
         """Put a record into its windows. False: it is late."""
@@ -155,15 +168,17 @@ class WindowOperator(Operator):
         if time < MAX_WATERMARK:
             (self.windows.event_timers if self.event_time else self.windows.processing_timers).register(time, slot)
 
-    def _emit_late(self, late: list[tuple[Any, Milliseconds]]) -> None:
+    def _emit_late(self, late: list[tuple[Any, Milliseconds, Milliseconds]]) -> None:
+        """Late records, with their timestamps and ticks."""
         if not late:
             return
         self.counters.count("late", len(late))
         if self.spec.late is None:
             self.counters.count("late_dropped", len(late))
             return
-        times = np.asarray([time for _, time in late], dtype=np.int64)
-        self.outputs.emit_side(self.spec.late, Records([record for record, _ in late], times))
+        values, times, ticks = zip(*late, strict=True)
+        late_records = Records(list(values), np.asarray(times, dtype=np.int64), np.asarray(ticks, dtype=np.int64))
+        self.outputs.emit_side(self.spec.late, late_records)
 
     # --- windows that merge ------------------------------------------------------------------------------------------------
 
@@ -245,6 +260,7 @@ class WindowOperator(Operator):
             if result is not None:
                 out.extend(as_records(result, self.step, self.body.function, "process"))
         self._times += [window.max_timestamp] * (len(out) - start)
+        self._ticks += [self._tick] * (len(out) - start)
 
     def _enter_key(self, slot: Slot) -> None:
         if self.keys is not None:
@@ -285,8 +301,11 @@ class WindowOperator(Operator):
 
     # --- time --------------------------------------------------------------------------------------------------------------
 
+    def look_ahead(self, limit: Milliseconds) -> None:
+        self.windows.event_timers.ahead = limit
+
     def advance(self, watermark: Milliseconds) -> None:
-        self.watermark = watermark
+        self._tick, self.watermark = self.watermark, watermark
         times = self.windows.times
         times.ended = watermark == MAX_WATERMARK
         if self.windows.event_timers.has_due(watermark):
@@ -296,6 +315,7 @@ class WindowOperator(Operator):
         self._purge_expired()
 
     def on_processing_time(self, now: Milliseconds) -> None:
+        self._tick = self.watermark
         self.windows.times.processing_time = now
         self.ctx.current_processing_time = now
         if self.windows.processing_timers.has_due(now):
@@ -304,7 +324,7 @@ class WindowOperator(Operator):
 
     def on_end(self) -> None:
         """The end of time: what waits for the clock fires too."""
-        self.windows.times.ended = True
+        self._tick, self.windows.times.ended = self.watermark, True
         self._fire_timers(self.windows.event_timers.due(MAX_WATERMARK), "event")
         self._fire_timers(self.windows.processing_timers.pending(), "processing")
         self._fire_timers(self.windows.event_timers.due(MAX_WATERMARK), "event")
@@ -324,8 +344,7 @@ class WindowOperator(Operator):
                 self._flush()
             slot = self.windows.enter_one(encoded)
             window = decode_window(encoded)
-            if domain == "event" and time > times.watermark:
-                times.watermark = ctx.current_watermark = time
+            self._fires_at(time, domain)
             mark = (len(self._out), ctx.side_mark()) if tolerant else (0, {})
             try:
                 self._on_timer(time, slot, window, domain)
@@ -336,6 +355,15 @@ class WindowOperator(Operator):
                 self._back_to(mark)
                 self.set_aside(error, self._calling, about, window.max_timestamp)
         self._flush()
+
+    def _fires_at(self, time: Milliseconds, domain: str) -> None:
+        """A timer is about to fire: what it emits has the tick before its time, but none before the last."""
+        times, ctx = self.windows.times, self.ctx
+        if domain == "event":
+            self._tick = max(self._tick, time - 1)
+            if time > times.watermark:
+                times.watermark = ctx.current_watermark = time
+        ctx._tick = self._tick
 
     def _on_timer(self, time: Milliseconds, slot: Slot, window: TimeWindow, domain: str) -> None:
         home = self._home(slot, window)
@@ -356,12 +384,12 @@ class WindowOperator(Operator):
     def _flush(self) -> None:
         self.outputs.emit_sides(self.ctx.take_side())
         if self._out:
-            out, times = self._out, self._times
-            self._out, self._times = [], []
-            self.outputs.emit(Records(out, np.asarray(times, dtype=np.int64)))
+            out, times, ticks = self._out, self._times, self._ticks
+            self._out, self._times, self._ticks = [], [], []
+            self.outputs.emit(Records(out, np.asarray(times, dtype=np.int64), np.asarray(ticks, dtype=np.int64)))
 
     def _back_to(self, mark: tuple[int, dict[str, int]]) -> None:
-        del self._out[mark[0] :], self._times[mark[0] :]
+        del self._out[mark[0] :], self._times[mark[0] :], self._ticks[mark[0] :]
         self.ctx.side_back_to(mark[1])
 
     def _error(self, error: Exception, record: Any) -> Exception:

@@ -3,6 +3,9 @@
 A source partition is a *lane*: the k-th file goes to lane k % lanes, a lane reads its files in order, and one task reads a lane.
 A job that keeps no event time here says `unordered`: then there is one lane, and what is planned of it is cut into pieces of
 equal weight, each a partition for itself, so that all readers work on one big file.
+A job that reads in order of event time says `in_order`: then files are cut into pieces of one size, which are dealt out to the
+lanes in turn, so that lanes move through time together though files come one after another. Where a piece ends depends on its
+file alone.
 
 The position stays small: the last file assigned, how many there were, and for each lane the files assigned but not finished.
 """
@@ -32,6 +35,11 @@ log = logging.getLogger("penstock.files")
 _QUEUE_MOST = 256
 _PIECE_LEAST_BYTES = 16 << 10
 
+DEALT_BYTES = 256 << 10
+"""What a piece of a file holds, where pieces are dealt out to lanes."""
+DEALT_ROWS = 65_536
+"""The same for Parquet files, in rows."""
+
 
 class Queued(msgspec.Struct, array_like=True):
     """A file assigned to a lane, and how far it has been read."""
@@ -48,6 +56,10 @@ class FilesPosition(msgspec.Struct):
     last: Key | None = None
     recent: dict[str, int] = {}
     version: int = 1
+    dealing: Queued | None = None
+    """The file that is being dealt out in pieces, and how far."""
+    dealt: int | None = None
+    """How many pieces have been dealt out; None: whole files are assigned to lanes."""
 
     @property
     def lanes(self) -> int:
@@ -69,6 +81,7 @@ class FileEnumerator:
     def __init__(self, source: FileSource, context: SourceContext) -> None:
         self._source = source
         self._unordered = bool(context.extras.get("unordered", False))
+        self._in_order = bool(context.extras.get("in_order", False))
         self._lanes = source.lanes or (1 if self._unordered else max(1, context.parallelism))
         self._place = place_of(source.path)
         self._listing = Listing(self._place, source.path, source.watch_ms)
@@ -80,6 +93,8 @@ class FileEnumerator:
     def plan(self, position: Position, limits: Limits, now_ms: int) -> Planned:
         fresh = position is None
         at = FilesPosition("path", [[] for _ in range(self._lanes)]) if fresh else msgspec.convert(position, FilesPosition)
+        if fresh and self._in_order:
+            at.dealt = 0
         started = at.ordinal > 0
         self._listing.look(now_ms, at.kind if started else None, at.last)
         if started and at.kind != self._listing.kind:
@@ -93,6 +108,8 @@ class FileEnumerator:
         self._without_taken_back(at)
         at.recent = self._listing.times(at.recent)
         waiting = _Waiting(self._listing.after(at.last, dict(at.recent)))
+        if at.dealt is not None:
+            return self._deal_out(at, waiting, limits)
         active = self._active(at, waiting)
         ranges = self._take(at, waiting, limits)
         if at.last is not None:
@@ -107,7 +124,85 @@ class FileEnumerator:
             exhausted=self._source.bounded and not left,
             wake_ms=None if left or splits else self._listing.next_look_ms,
             backlog=self._backlog(at) if left else 0,
+            more=self._unread(at, waiting) if self._in_order else None,
         )
+
+    def _unread(self, at: FilesPosition, waiting: _Waiting) -> list[str]:
+        """The lanes that have more to read."""
+        coming = {(at.ordinal + i) % at.lanes for i in range(waiting.at_least(at.lanes))}
+        return [str(k) for k in range(at.lanes) if at.queues[k] or k in coming]
+
+    # --- pieces, dealt out in turn -----------------------------------------------------------------------------------------
+
+    def _deal_out(self, at: FilesPosition, waiting: _Waiting, limits: Limits) -> Planned:
+        """Deal out pieces until every lane has its share, or there are none; every lane that has not enough gets one at least.
+        The turn goes round: one that has enough gets some too while another is behind."""
+        assert at.dealt is not None
+        share = max(1, limits.records // at.lanes)
+        wanting = {lane: share for lane in range(at.lanes) if str(lane) not in limits.full}
+        without = set(wanting)
+        weight, splits = limits.bytes, []
+        while (without or (wanting and weight > 0)) and self._open_next(at, waiting):
+            lane, piece = at.dealt % at.lanes, self._deal(at)
+            splits.append(self._split(str(lane), [piece]))
+            without.discard(lane)
+            if lane in wanting:
+                weight -= piece.bytes
+                wanting[lane] -= piece.records
+                if wanting[lane] <= 0:
+                    del wanting[lane]
+        if at.last is not None:
+            horizon = at.last[0] - GRACE_NS
+            at.recent = {path: mtime for path, mtime in at.recent.items() if mtime >= horizon}
+        left = self._open_next(at, waiting)
+        more = self._coming(at, waiting) if left else []
+        return Planned(
+            splits=splits,
+            position=msgspec.to_builtins(at),
+            partitions=more if self._source.bounded else [str(k) for k in range(at.lanes)],
+            exhausted=self._source.bounded and not left,
+            wake_ms=None if left or splits else self._listing.next_look_ms,
+            backlog=self._backlog(at) if left else 0,
+            more=more,
+        )
+
+    def _open_next(self, at: FilesPosition, waiting: _Waiting) -> bool:
+        """Is there a piece to deal out? Empty files hold none."""
+        while at.dealing is None:
+            entry = waiting.peek()
+            if entry is None:
+                return False
+            waiting.take()
+            queue: list[Queued] = []
+            self._assign(at, entry, queue)
+            if not self._is_empty(queue[0]):
+                at.dealing = queue[0]
+        return True
+
+    def _is_empty(self, file: Queued) -> bool:
+        cutter = self._cutter(file.path)
+        return file.size == 0 or (cutter is self._by_row and self._by_row.cut(file.path, file.size, 0, 1, 1).stop == 0)
+
+    def _deal(self, at: FilesPosition) -> Range:
+        file = at.dealing
+        assert file is not None
+        assert at.dealt is not None
+        cutter = self._cutter(file.path)
+        rows = DEALT_ROWS if cutter is self._by_row else 1 << 62
+        weight = 1 << 62 if cutter is self._by_row else DEALT_BYTES - file.at % DEALT_BYTES
+        cut = cutter.cut(file.path, file.size, file.at, rows, weight)
+        at.dealt += 1
+        at.dealing = None if cut.done else Queued(file.path, file.size, cut.stop)
+        return Range(file.path, file.at, cut.stop, file.size, cut.records, cut.bytes)
+
+    def _coming(self, at: FilesPosition, waiting: _Waiting) -> list[str]:
+        """The lanes that get a piece of what is left."""
+        assert at.dealing is not None
+        assert at.dealt is not None
+        pieces = max(1, (at.dealing.size - at.dealing.at) // DEALT_BYTES) + waiting.at_least(at.lanes)
+        return sorted({str((at.dealt + i) % at.lanes) for i in range(min(at.lanes, pieces))})
+
+    # --- whole files -------------------------------------------------------------------------------------------------------
 
     def reached(self, position: Position, goal: Position) -> bool | None:
         if position == goal or goal is None:
@@ -115,6 +210,9 @@ class FileEnumerator:
         there = msgspec.convert(goal, FilesPosition)
         if self._listing.taken_back(there.last) is not None:
             return None
+        if there.dealt is not None:
+            here = None if position is None else msgspec.convert(position, FilesPosition).dealt
+            return here is not None and here >= there.dealt
         return position is not None and covers(msgspec.convert(position, FilesPosition), there)
 
     def committed(self, position: Position, epoch: Epoch) -> None:
@@ -143,6 +241,8 @@ class FileEnumerator:
         )
         at.last = taken.last
         at.queues = [[file for file in queue if file.path not in taken.paths] for queue in at.queues]
+        if at.dealing is not None and at.dealing.path in taken.paths:
+            at.dealing = None
 
     def _active(self, at: FilesPosition, waiting: _Waiting) -> list[str]:
         if not self._source.bounded:
@@ -156,6 +256,9 @@ class FileEnumerator:
         taken: list[list[Range]] = []
         for lane in range(at.lanes):
             lanes_left = at.lanes - lane
+            if str(lane) in limits.full:
+                taken.append([])
+                continue
             ranges = self._take_lane(at, lane, waiting, max(1, records // lanes_left), max(1, weight // lanes_left))
             records -= sum(r.records for r in ranges)
             weight -= sum(r.bytes for r in ranges)
@@ -259,7 +362,8 @@ class FileEnumerator:
             room = target if part.bytes >= room else room - part.bytes
 
     def _backlog(self, at: FilesPosition) -> int:
-        queued = sum(f.size - (f.at if f.at < f.size else 0) for queue in at.queues for f in queue)
+        files = [file for queue in at.queues for file in queue] + ([] if at.dealing is None else [at.dealing])
+        queued = sum(f.size - (f.at if f.at < f.size else 0) for f in files)
         return round((queued + self._listing.bytes_after(at.last)) / self._lines.average)
 
 

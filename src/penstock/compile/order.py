@@ -1,0 +1,117 @@
+"""Which steps see order, and what must be kept in order for them.
+
+A step sees order if what it does with a record may depend on the records and timers before it: keyed functions, rolling
+aggregations, windows with functions, triggers or evictors. Steps without state do not, nor do windows of declared aggregates,
+over columns or not. A `process` without state is given ticks where there are any, for it can ask for the watermark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from penstock.compile.rewrites.columnar_windows import columnar_windows
+from penstock.ids import StepId
+from penstock.plan.definition import Definition
+from penstock.plan.nodes import Graph
+from penstock.runtime.operators.keyed import KeyedProcess
+from penstock.runtime.operators.source import SourceStep
+from penstock.runtime.operators.stateless import Stateless
+from penstock.windows.columnar.eligible import why_not_columnar
+from penstock.windows.columnar.merge import MergeStep
+from penstock.windows.step import WindowStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderOf:
+    """`ordered`: steps whose output has ticks; `takers`: steps that are given ticks; `paced`: sources that are read in order of
+    event time."""
+
+    ordered: frozenset[StepId]
+    takers: frozenset[StepId]
+    paced: frozenset[StepId]
+
+
+def sees_order(definition: Definition) -> bool:
+    if isinstance(definition, WindowStep):
+        return why_not_columnar(replace(definition, columnar=True)) is not None
+    return isinstance(definition, KeyedProcess)
+
+
+def asks_time(definition: Definition) -> bool:
+    """A step without state that can ask for the watermark."""
+    return isinstance(definition, Stateless) and definition.what == "process"
+
+
+def keeps_time(definition: Definition) -> bool:
+    """Is this a source with watermarks that move as its records do?"""
+    if not isinstance(definition, SourceStep) or definition.watermarks is None:
+        return False
+    return definition.watermarks.by_records
+
+
+def order_of(graph: Graph) -> OrderOf:
+    """Pure. Windows over columns take records in any order, and give their results in order of time."""
+    wanted: set[StepId] = set()
+    """Steps whose output is seen in order by one that follows, whatever is between."""
+    with_ticks: set[StepId] = set()
+    takers: set[StepId] = set()
+    for node in reversed(list(graph)):
+        here = sees_order(node.definition)
+        again = isinstance(node.definition, MergeStep | WindowStep)  # which have ticks of their own
+        if here or asks_time(node.definition) or (node.step in with_ticks and not again):
+            takers.add(node.step)
+        for edge in node.inputs:
+            if here or node.step in wanted:
+                wanted.add(edge.step)
+            if node.step in takers:
+                with_ticks.add(edge.step)
+    paced = frozenset(node.step for node in graph if node.step in wanted and keeps_time(node.definition))
+    behind: set[StepId] = set(paced)
+    for node in graph:
+        if any(edge.step in behind for edge in node.inputs):
+            behind.add(node.step)
+    return OrderOf(ordered=frozenset(with_ticks & behind), takers=frozenset(takers), paced=paced)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """For explain: by step, what it sees of order; by source, what it promises to steps that see order."""
+
+    steps: dict[StepId, str]
+    sources: dict[StepId, str]
+
+
+def summary_of(graph: Graph, guarantee: str) -> Told:
+    """Of a program as it was written; windows are computed over columns where they can be. Pure."""
+    graph = columnar_windows(graph)
+    behind: dict[StepId, set[StepId]] = {}
+    wanted: set[StepId] = set()
+    steps: dict[StepId, str] = {}
+    for node in graph:
+        mine = {node.step} if isinstance(node.definition, SourceStep) else set()
+        behind[node.step] = mine.union(*(behind[edge.step] for edge in node.inputs))
+        if sees_order(node.definition):
+            wanted |= behind[node.step]
+    reasons = {step: why_as_it_comes(graph.nodes[step].definition, guarantee) for step in wanted}
+    for node in graph:
+        if sees_order(node.definition):
+            loose = sorted(step for step in behind[node.step] if reasons[step] is not None)
+            steps[node.step] = (
+                f"as input comes, by {', '.join(loose)}" if loose else "of event time, the same for every cut into epochs"
+            )
+    shown = {step: "by event time" if why is None else f"as it comes: {why}" for step, why in reasons.items()}
+    return Told(steps=steps, sources=shown)
+
+
+def why_as_it_comes(definition: Definition, guarantee: str) -> str | None:
+    """Why a source is not read in order of event time; None if it is."""
+    assert isinstance(definition, SourceStep)
+    if definition.watermarks is None:
+        return "it has no watermarks"
+    if not definition.watermarks.by_records:
+        return "its watermarks do not move as its records do"
+    if not getattr(definition.source, "reads_in_order", False):
+        return "this source cannot stop anywhere"
+    if guarantee == "at-most-once":
+        return "at most once"
+    return None

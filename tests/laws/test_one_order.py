@@ -1,0 +1,97 @@
+"""Law: what a step sees does not depend on how the input was cut into epochs."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.epochs.planning.reach import UNBOUND, Reach
+from penstock.runtime import ordering, task
+from tests.laws.ordered_programs import Program, outcome, outcome_with_restarts
+from tests.laws.trying import breaks
+
+programs = st.builds(
+    Program,
+    seed=st.integers(0, 1 << 30),
+    parts=st.lists(st.integers(1, 3), min_size=1, max_size=2).map(tuple),
+    records=st.integers(1, 60),
+    keys=st.integers(1, 4),
+    parallelism=st.integers(1, 3),
+    slack=st.sampled_from([0, 0, 3, 20]),
+    every=st.sampled_from([None, None, 2, 10, 100]),
+    apart=st.sampled_from([0, 10, 300]),
+    speeds=st.lists(st.sampled_from([0, 1, 5, 40]), min_size=1, max_size=3).map(tuple),
+    shape=st.sampled_from(["", "", "twice", "spread", "forked", "past", "past twice", "spread twice", "forked spread"]),
+    ahead=st.integers(1, 60),
+    deletes=st.booleans(),
+    sets_again=st.booleans(),
+)
+cuts = st.lists(st.integers(1, 40), min_size=1, max_size=2)
+restarts = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 40)), min_size=1, max_size=3)
+
+
+@given(programs, cuts)
+def test_one_output_whatever_the_cut(program: Program, cuts: list[int]) -> None:
+    whole = outcome(program)
+    for records in cuts:
+        assert outcome(program, max_records_per_epoch=records) == whole, f"epochs of {records} records"
+
+
+@given(programs, restarts)
+def test_one_output_whatever_the_restarts(program: Program, runs: list[tuple[int, int]]) -> None:
+    whole = outcome(program)
+    with tempfile.TemporaryDirectory() as folder:
+        assert outcome_with_restarts(program, Path(folder), runs) == whole
+
+
+FAR_APART = Program(
+    seed=7,
+    parts=(2, 3),
+    records=60,
+    keys=3,
+    parallelism=3,
+    slack=3,
+    every=2,
+    apart=300,
+    speeds=(1, 5, 40),
+    shape="past twice",
+    ahead=9,
+    deletes=True,
+    sets_again=True,
+)
+
+
+def check_far_apart() -> None:
+    whole = outcome(FAR_APART)
+    for records in (3, 10, 40):
+        assert outcome(FAR_APART, max_records_per_epoch=records) == whole
+
+
+def test_two_exchanges_and_sources_far_apart() -> None:
+    check_far_apart()
+
+
+def test_epochs_that_grow_and_shrink() -> None:
+    adaptive = outcome(FAR_APART, first_records_per_epoch=2, target_epoch=0.001)
+    assert adaptive == outcome(FAR_APART)
+
+
+def test_it_fails_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reach, "bound", lambda self, *lanes: UNBOUND)
+    breaks(check_far_apart)
+
+
+def test_it_fails_when_records_are_not_merged_by_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering, "in_order", lambda batch: None)
+    breaks(check_far_apart)
+
+
+def test_rounds_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = outcome(FAR_APART)
+    for rows in (1, 7):
+        monkeypatch.setattr(task, "ROUND_ROWS", rows)
+        assert outcome(FAR_APART) == whole
