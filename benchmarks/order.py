@@ -13,7 +13,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,15 @@ from penstock.executors.spark.session import make_session
 FILES, KEYS, PARALLELISM = 8, 10_000, 2
 
 
-class Sum(KeyedProcessFunction[int, dict[str, Any], tuple[int, int, float]]):
+class Sum(KeyedProcessFunction[int, dict[str, Any], dict[str, Any]]):
     """The running sum of a key."""
 
     total = ValueState(tuple[int, float], default=(0, 0.0))
 
-    def process(self, event: dict[str, Any], ctx: Any) -> Iterator[dict[str, Any]]:
+    def process(self, event: dict[str, Any], ctx: Any) -> Iterable[dict[str, Any]]:
         count, total = self.total.value
         self.total.update((count + 1, total + event["v"]))
-        return ({"key": ctx.key, "count": count + 1, "sum": total + event["v"]},)  # type: ignore[return-value]
+        return ({"key": ctx.key, "count": count + 1, "sum": total + event["v"]},)
 
 
 def write(folder: Path, events: int, kind: str, *, in_turn: bool) -> Path:

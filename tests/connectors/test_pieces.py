@@ -45,7 +45,8 @@ def dealt(plans: list[Planned]) -> list[tuple[str, tuple[Any, ...]]]:
 
 
 def plans_of(folder: Path, lanes: int, records: int, full: frozenset[str] = frozenset()) -> list[Planned]:
-    found, position = [], None
+    found: list[Planned] = []
+    position = None
     while not found or not found[-1].exhausted:
         found.append(planner(folder, lanes).plan(position, Limits(records=records, bytes=1 << 40, full=full), 0))
         position = msgspec.json.decode(msgspec.json.encode(found[-1].position))

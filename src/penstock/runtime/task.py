@@ -479,7 +479,7 @@ class OrderedInlet:
         for relay in self._relays:
             relay.relay(frame)
         if not self._ends:
-            return frame.watermark
+            return int(frame.watermark)
         return self._merge.add(frame, decode_payload(frame.data, self._rows))
 
     def pass_on(self, horizon: Milliseconds) -> None:

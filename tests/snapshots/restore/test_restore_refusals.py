@@ -127,7 +127,7 @@ def of_the_future(path: Path) -> None:
     ("damage", "words"),
     [
         (lambda f: flip(f / "savepoint.json"), ["savepoint.json", "damaged"]),
-        (lambda f: of_the_future(f / "savepoint.json"), ["format 3"]),
+        (lambda f: of_the_future(f / "savepoint.json"), ["format 4"]),
         (lambda f: state_of(f).unlink(), ["1-number-seen.parquet", "missing"]),
         (lambda f: state_of(f).write_bytes(state_of(f).read_bytes()[:-1]), ["1-number-seen.parquet", "bytes instead of"]),
         (lambda f: state_of(f).write_bytes(b""), ["1-number-seen.parquet", "0 bytes"]),

@@ -247,6 +247,8 @@ class KeyedProcessOperator(Operator):
                 ctx.side_back_to(mark)
                 self.set_aside(error, self.function, record, time)
         self.watermark = times.watermark = now
+        if keyed.ttl_timers[0].has_due(now):
+            keyed.purge_expired()
         self.outputs.emit(fired.among(out, ends, stamps, ticks))
 
     def _fire_between(self, due: Iterator[Timer], now: Milliseconds, row: int, out: list[Any], fired: _Fired) -> None:
