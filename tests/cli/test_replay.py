@@ -98,7 +98,7 @@ def test_json(job: Path) -> None:
     data = json.loads(penstock("replay", f"{job}@4", "--trust", "--step", "reminders", "--json").stdout)
     assert data["verdict"] == {"reproduced": True, "entries": data["verdict"]["entries"], "differences": [], "more": 0}
     steps = {step["step"]: step for step in data["steps"]}
-    assert steps["reminders"]["records_in"] == 7
+    assert steps["reminders"]["records_in"] == 5
     first = steps["reminders"]["events"][0]
     assert first["value"]["$record"] == "__main__:Order"
     assert first["key"] == first["value"]["fields"]["customer"]
