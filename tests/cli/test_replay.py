@@ -103,7 +103,7 @@ def test_json(job: Path) -> None:
     assert first["value"]["$record"] == "__main__:Order"
     assert first["key"] == first["value"]["fields"]["customer"]
     assert steps["tax"]["events"] == []
-    assert [one["epoch"] for one in json.loads(penstock("replay", job, "--json").stdout)] == [2, 3, 4, 5, 6]
+    assert [one["epoch"] for one in json.loads(penstock("replay", job, "--json").stdout)] == [2, 3, 4, 5, 6, 7]
 
 
 def test_a_recorded_case_of_a_main_program(job: Path, tmp_path: Path) -> None:
