@@ -33,7 +33,7 @@ Event = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Program:
-    """What a random program is like. `parts`: source partitions of each source."""
+    """What a random program is like. `parts`: source partitions of each source; the second has `records // shorter` records."""
 
     seed: int
     parts: tuple[int, ...]
@@ -48,6 +48,7 @@ class Program:
     ahead: int
     deletes: bool
     sets_again: bool
+    shorter: int = 1
 
 
 class Watcher(KeyedProcessFunction[int, Event, Any]):
@@ -99,7 +100,8 @@ def events(program: Program, source: int) -> tuple[list[Event], int]:
     """The records of a source, and its number of partitions: each has as many records, and a speed and a beginning of its own."""
     rng = random.Random(program.seed * 31 + source)
     parts = program.parts[source]
-    each = max(1, program.records // parts)
+    records = program.records // program.shorter if source else program.records
+    each = max(1, records // parts)
     found: list[Event] = []
     for part in range(parts):
         time = rng.randrange(program.apart + 1) + 1_000
@@ -120,18 +122,33 @@ def build(env: StreamEnvironment, program: Program) -> DataStream[Any]:
         streams.append(
             env.from_source(CollectionSource(values, partitions=parts), watermarks=watermarks, name=f"events-{source}")
         )
+    if "alone" in program.shape:
+        heard = [_heard(_seen(stream, program, f"-{number}"), f"-{number}") for number, stream in enumerate(streams)]
+        return heard[0] if len(heard) == 1 else heard[0].union(*heard[1:])
     stream = streams[0] if len(streams) == 1 else streams[0].union(*streams[1:])
     if "spread" in program.shape:
         stream = stream.rebalance().map(_same)
     if "forked" in program.shape:
         stream = stream.map(_same).union(stream.filter(_odd).map(_shifted))
-    watcher = Watcher(program.ahead, program.deletes, program.sets_again)
-    seen = stream.key_by(_key).process(watcher, name="watcher")
+    if "apart" in program.shape:
+        first, *others = [_seen(part, program, f"-{number}") for number, part in enumerate(streams)]
+        seen = first.union(*others) if others else first
+    else:
+        seen = _seen(stream, program)
     if "past" in program.shape:
         seen = seen.union(stream.map(_shifted))
     if "twice" in program.shape:
         seen = seen.key_by(_second).process(Watcher(program.ahead // 2 + 1, False, False), name="second")
-    return seen.key_by(_second).process(Listener(), name="listener")
+    return _heard(seen)
+
+
+def _seen(stream: DataStream[Any], program: Program, number: str = "") -> DataStream[Any]:
+    watcher = Watcher(program.ahead, program.deletes, program.sets_again)
+    return stream.key_by(_key).process(watcher, name=f"watcher{number}")
+
+
+def _heard(stream: DataStream[Any], number: str = "") -> DataStream[Any]:
+    return stream.key_by(_second).process(Listener(), name=f"listener{number}")
 
 
 def _time(event: Event) -> int:

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.epochs.planning.reach import UNBOUND, Reach
@@ -25,16 +25,36 @@ programs = st.builds(
     every=st.sampled_from([None, None, 2, 10, 100]),
     apart=st.sampled_from([0, 10, 300]),
     speeds=st.lists(st.sampled_from([0, 1, 5, 40]), min_size=1, max_size=3).map(tuple),
-    shape=st.sampled_from(["", "", "twice", "spread", "forked", "past", "past twice", "spread twice", "forked spread"]),
+    shape=st.sampled_from(["", "", "twice", "spread", "forked", "past", "past twice", "spread twice", "forked spread", "alone"]),
     ahead=st.integers(1, 60),
     deletes=st.booleans(),
     sets_again=st.booleans(),
+    shorter=st.sampled_from([1, 1, 3, 20]),
 )
 cuts = st.lists(st.integers(1, 40), min_size=1, max_size=2)
 restarts = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 40)), min_size=1, max_size=3)
 
 
+SOURCES_END_APART = Program(
+    seed=0,
+    parts=(1, 1),
+    records=11,
+    keys=1,
+    parallelism=1,
+    slack=0,
+    every=10,
+    apart=300,
+    speeds=(1,),
+    shape="",
+    ahead=1,
+    deletes=False,
+    sets_again=False,
+)
+"""The last timer is set when it is due already, in an epoch after which nothing is left, before the one in which time ends."""
+
+
 @given(programs, cuts)
+@example(SOURCES_END_APART, [1])
 def test_one_output_whatever_the_cut(program: Program, cuts: list[int]) -> None:
     whole = outcome(program)
     for records in cuts:

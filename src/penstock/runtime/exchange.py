@@ -81,6 +81,8 @@ class ChannelWriter:
         self.ended = False
         self.before_end: Milliseconds | None = None
         """Where time was before it ended; None: idle."""
+        self.reached = watermark
+        """Where time got before it ended or fell idle."""
         self.idle = False
         self._frames = frames
         self._partition = partition
@@ -118,10 +120,12 @@ class ChannelWriter:
 
     def on_watermark(self, watermark: Milliseconds | None) -> None:
         if watermark == MAX_WATERMARK and not self.ended:
-            self.ended, self.before_end = True, None if self.idle and not self.channel.ordered else self.watermark
+            self.ended, self.before_end = True, None if self.idle else self.watermark
         self.idle = watermark is None
         if watermark is not None and watermark > self.watermark:
             self.watermark = watermark
+            if watermark < MAX_WATERMARK:
+                self.reached = watermark
 
     def relay(self, frame: Frame) -> None:
         """Pass a frame's payload on, undecoded, to the same partition of the next stage."""

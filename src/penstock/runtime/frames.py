@@ -48,6 +48,8 @@ class Trailer(msgspec.Struct, frozen=True):
     """By channel; None: idle."""
     before_end: dict[int, Milliseconds | None] = {}
     """By channel whose time has ended, where it was before; None: idle."""
+    reached: dict[int, Milliseconds] = {}
+    """By channel, where time got before it ended or fell idle."""
     failed: bool = False
     report: bytes = b""
 

@@ -95,6 +95,8 @@ class TaskReport(msgspec.Struct):
     short: Milliseconds | None = None
     """The epoch's bound was not reached: this is where the least partition with more input is."""
     watermarks: dict[str, Milliseconds] = {}
+    resting: dict[str, Milliseconds] = {}
+    """The watermarks of steps that are idle."""
     next_due: dict[int, Milliseconds] = {}
     metrics: dict[str, StepMetrics] = {}
     failure: Failure | None = None

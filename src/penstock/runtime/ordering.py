@@ -10,6 +10,8 @@ Laws:
   tick are never divided between epochs. Put end to end, epochs are the order of one epoch.
 - Time is taken in *rounds*: a stretch of ticks of which all records are there. A step is given a round's records of one input as
   one batch. So also where a task sends records of one tick over several ways, their order does not depend on the cut.
+- A source partition that is over has its end at its last clock; after it, time is that of those that are left. When the last is
+  over, time goes on to the latest of these clocks and rests there, until it ends: whether in this epoch or in a later one.
 - A tick above the watermark of all upstreams counts as that watermark: input that is not complete has no order to keep.
 """
 
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.ids import MAX_WATERMARK, Milliseconds
+from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
 from penstock.records import Batch, one_batch
 from penstock.runtime.frames import Codes, Frame, Keyed, Payload, Trailer
 
@@ -156,16 +158,18 @@ def _merged_keyed(parts: list[Keyed]) -> Keyed:
 class Ahead:
     """How far event time goes in an epoch, by what all upstreams said at their end.
 
-    `limit`: no tick counts for more; `last`: the watermark after all records, None: idle; `ended`: then time ends.
+    `limit`: no tick counts for more; `last`: the watermark after all records; `rests`: then time is idle; `ended`: then it ends.
     """
 
     limit: Milliseconds
-    last: Milliseconds | None
+    last: Milliseconds
+    rests: bool
     ended: bool
 
 
 def ahead_of(channel: int, trailers: dict[int, Trailer]) -> Ahead:
-    """An upstream whose time has ended does not hold the others back. Pure."""
+    """An upstream whose time has ended, or is idle, does not hold the others back. When there are no others, time goes on to
+    where the furthest got. Pure."""
     ended = {u for u, trailer in trailers.items() if channel in trailer.before_end}
     active = [
         watermark
@@ -173,8 +177,6 @@ def ahead_of(channel: int, trailers: dict[int, Trailer]) -> Ahead:
         if u not in ended and (watermark := trailer.watermarks.get(channel)) is not None
     ]
     if active:
-        return Ahead(limit=min(active), last=min(active), ended=False)
-    ends = [before for u in ended if (before := trailers[u].before_end[channel]) is not None]
-    if len(ended) == len(trailers):
-        return Ahead(limit=MAX_WATERMARK - 1, last=max(ends, default=None), ended=True)
-    return Ahead(limit=MAX_WATERMARK - 1, last=None, ended=False)
+        return Ahead(limit=min(active), last=min(active), rests=False, ended=False)
+    last = max(trailer.reached.get(channel, MIN_WATERMARK) for trailer in trailers.values())
+    return Ahead(limit=MAX_WATERMARK - 1, last=last, rests=True, ended=len(ended) == len(trailers))

@@ -84,6 +84,7 @@ class Task:
         yield from self._run(incoming)
         watermarks = {w.channel.index: None if w.idle else w.watermark for w in self._channels_out}
         before_end = {w.channel.index: w.before_end for w in self._channels_out if w.ended}
+        reached = {w.channel.index: w.reached for w in self._channels_out}
         for target in range(self.job.parallelism):
             yield (
                 target,
@@ -95,6 +96,7 @@ class Task:
                         consumed=self._report.consumed,
                         watermarks=watermarks,
                         before_end=before_end,
+                        reached=reached,
                         failed=self._failed,
                         report=encode_report(self._report) if target == 0 else b"",
                     )
@@ -224,11 +226,9 @@ class Task:
             source.begin()
         yield from self._read_in_order([source for source in sources if source.paced])
         yield from self._read_by_batches([source for source in sources if not source.paced])
-        if self.order.final:
-            last = max((source.last for source in sources if source.last is not None), default=None)
-            for source in sources:
-                if source.paced:
-                    source.ends_at(last)
+        for source in sources:
+            if source.paced:
+                source.rest()
         for source in sources:
             source.end()
             self._report.clocks[source.step] = {partition: clock.state() for partition, clock in source.clocks.items()}
@@ -273,7 +273,6 @@ class Task:
         """Feed the frames by (watermark, lane, upstream, sequence); time advances as the least upstream does. Where order is
         seen, they are merged in rounds."""
         inlets = {c.index: Inlet(self, c.index, buffer) for c in self.stage.channels_in if not c.ordered}
-        highest = MIN_WATERMARK
         ordered = {c.index: OrderedInlet(self, c.index, buffer) for c in self.stage.channels_in if c.ordered}
         for inlet in inlets.values():
             inlet.start()
@@ -284,9 +283,11 @@ class Task:
             else:
                 if sum(inlet.rows for inlet in ordered.values()) >= ROUND_ROWS:
                     _pass_on(ordered, frame.watermark)
-                highest = max(highest, ordered[frame.channel].take(frame))
+                ordered[frame.channel].take(frame)
             yield
-        _pass_on(ordered, END, highest)
+        _pass_on(ordered, END)
+        for last in ordered.values():
+            last.end()
         yield
 
     def _finish(self, services: Services) -> None:
@@ -307,8 +308,7 @@ class Task:
                     report.volatile[step.step] = committable
                 else:
                     report.committables[step.step] = committable
-            if not operator.idle:
-                report.watermarks[step.step] = operator.watermark
+            (report.resting if operator.idle else report.watermarks)[step.step] = operator.watermark
             context = services.contexts.get(step.step)
             report.metrics[step.step] = StepMetrics(
                 records_in=operator.records_in,
@@ -412,6 +412,7 @@ class Inlet:
         self._relays = [w for w in task._channels_out if w.channel.relay_of == channel]
         self._pending = buffer.watermarks(channel)
         self._final = {u: trailer.watermarks.get(channel) for u, trailer in buffer.trailers.items()}
+        self._reached = {u: trailer.reached.get(channel) for u, trailer in buffer.trailers.items()}
         self._before_end = {u: t.before_end[channel] for u, t in buffer.trailers.items() if channel in t.before_end}
         self._frames = sum(map(len, self._pending.values()))
 
@@ -444,11 +445,13 @@ class Inlet:
             self._announce(self._valve.watermark)
 
     def _end(self) -> None:
-        """All records have been taken: time may end."""
+        """All records have been taken: time may go on to where those that have ended got, and end."""
         if not self._frames:
-            for upstream in self._before_end:
-                if self._valve.take(upstream, self._final.get(upstream)):
-                    self._announce(self._valve.watermark)
+            rests = [u for u, before in self._before_end.items() if before is None]
+            for known in ({u: self._reached.get(u) for u in rests}, dict.fromkeys(rests), self._final):
+                for upstream in self._before_end:
+                    if upstream in known and self._valve.take(upstream, known[upstream]):
+                        self._announce(self._valve.watermark)
 
     def _announce(self, watermark: Milliseconds | None) -> None:
         for end in self._ends:
@@ -466,6 +469,7 @@ class OrderedInlet:
         self._relays = [w for w in task._channels_out if w.channel.relay_of == channel]
         self._ahead = ahead_of(channel, buffer.trailers)
         self._merge = Merge()
+        self._highest = MIN_WATERMARK
         for step in (step for c in task.stage.channels_in if c.index == channel for step, _ in c.ends):
             task._operators[step].look_ahead(self._ahead.limit)
 
@@ -474,13 +478,11 @@ class OrderedInlet:
         """How many records wait."""
         return self._merge.rows
 
-    def take(self, frame: Frame) -> Milliseconds:
-        """The last tick of the frame, as far as that is looked at."""
+    def take(self, frame: Frame) -> None:
         for relay in self._relays:
             relay.relay(frame)
-        if not self._ends:
-            return int(frame.watermark)
-        return self._merge.add(frame, decode_payload(frame.data, self._rows))
+        tick = self._merge.add(frame, decode_payload(frame.data, self._rows)) if self._ends else int(frame.watermark)
+        self._highest = max(self._highest, tick)
 
     def pass_on(self, horizon: Milliseconds) -> None:
         payload = self._merge.release(horizon, self._ahead.limit)
@@ -492,23 +494,27 @@ class OrderedInlet:
         for receiver in (*self._ends, *self._relays):
             receiver.on_watermark(watermark)
 
-    def reach(self, horizon: Milliseconds, highest: Milliseconds) -> None:
-        """All records below the horizon have been passed on. `highest`: the last tick of any, when these are all. Before time
-        ends it gets there, and to where it got in any task before."""
+    def reach(self, horizon: Milliseconds) -> None:
+        """All records below the horizon have been passed on. Before time ends it gets to the last tick too."""
+        ahead = self._ahead
         if horizon != END:
-            self.announce(min(horizon, self._ahead.limit))
-        elif self._ahead.ended:
-            last = highest if self._ahead.last is None else max(self._ahead.last, highest)
-            if last > MIN_WATERMARK:
-                self.announce(last)
+            self.announce(min(horizon, ahead.limit))
+            return
+        last = max(ahead.last, self._highest) if ahead.ended else ahead.last
+        if last > MIN_WATERMARK:
+            self.announce(last)
+        if ahead.rests:
+            self.announce(None)
+
+    def end(self) -> None:
+        """All records of all channels have been passed on: time may end."""
+        if self._ahead.ended:
             self.announce(MAX_WATERMARK)
-        else:
-            self.announce(self._ahead.last)
 
 
-def _pass_on(inlets: dict[int, OrderedInlet], horizon: Milliseconds, highest: Milliseconds = MIN_WATERMARK) -> None:
+def _pass_on(inlets: dict[int, OrderedInlet], horizon: Milliseconds) -> None:
     """A round: everything below the horizon, channel by channel. Time moves before the next one, so that what timers emit at a
     tick comes in the round of the tick, and in its place there."""
     for inlet in inlets.values():
         inlet.pass_on(horizon)
-        inlet.reach(horizon, highest)
+        inlet.reach(horizon)

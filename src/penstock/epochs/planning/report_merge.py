@@ -58,12 +58,14 @@ def partition_states(
 
 
 def watermarks_of(reports: list[TaskReport]) -> dict[str, Milliseconds]:
-    """The least watermark of each step over its tasks that have a say."""
-    found: dict[str, Milliseconds] = {}
+    """The least watermark of each step over its tasks that have a say; if none has, over all."""
+    active: dict[str, Milliseconds] = {}
+    resting: dict[str, Milliseconds] = {}
     for report in reports:
-        for step, watermark in report.watermarks.items():
-            found[step] = min(watermark, found.get(step, watermark))
-    return found
+        for found, watermarks in ((active, report.watermarks), (resting, report.resting)):
+            for step, watermark in watermarks.items():
+                found[step] = min(watermark, found.get(step, watermark))
+    return {**resting, **active}
 
 
 def metrics_of(reports: list[TaskReport]) -> dict[str, StepMetrics]:

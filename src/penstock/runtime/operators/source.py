@@ -211,11 +211,16 @@ class SourceOperator(Operator):
     def reached(self) -> dict[str, Reached]:
         return {partition: lane.reached() for partition, lane in self.lanes.items()}
 
-    def ends_at(self, last: Milliseconds | None) -> None:
-        """Before time ends it gets to the latest time of all partitions."""
-        if self._order.ended and last is not None and last >= self.watermark:
-            self.idle, self.watermark = False, last
-            self.outputs.watermark(last)
+    def rest(self) -> None:
+        """All records have been passed on. When all partitions are over, time goes on to the latest of them, and rests there."""
+        over = self._order.ended or (self._order.ends and self.current() is None)
+        if not over or self.last is None:
+            return
+        if self.last >= self.watermark:
+            self.watermark = self.last
+            self.outputs.watermark(self.last)
+        self.idle = True
+        self.outputs.watermark(None)
 
     # --- by batches --------------------------------------------------------------------------------------------------------
 
