@@ -72,7 +72,7 @@ def commands(folder: Path) -> dict[str, tuple[list[str], list[str]]]:
     return {
         "jobs": (["jobs"], [job, "finished"]),
         "epochs": (["epochs", JOB], [when, "shared state", "finished"]),
-        "state": (["state", f"{JOB}@4"], ["per-10-seconds", "2025-10-09 08:54:16.999Z"]),
+        "state": (["state", f"{JOB}@4"], ["per-10-seconds", "2025-10-09 08:54:12.999Z"]),
         "state-step": (["state", JOB, "totals", "result"], ["customer-6"]),
         "state-key": (["state", JOB, "totals", "result", "customer-6"], ["customer-6"]),
         "diff": (["diff", f"{JOB}@3", f"{JOB}@4"], [f"file://{job}@3", "unchanged", "totals"]),
@@ -80,7 +80,7 @@ def commands(folder: Path) -> dict[str, tuple[list[str], list[str]]]:
         "check": (["check", "shop.py", "--against", JOB], [f"against file://{job}, epoch 7", "compatible"]),
         "explain": (["explain", "shop.py"], ["per-10-seconds"]),
         "replay": (["replay", f"{JOB}@4"], ["per-10-seconds", "state changed", "reproduced exactly"]),
-        "replay-step": (["replay", f"{JOB}@4", "--step", "totals"], ["customer-6", "2025-10-09 08:54:19.000"]),
+        "replay-step": (["replay", f"{JOB}@4", "--step", "totals"], ["customer-6", "2025-10-09 08:54:12.000"]),
         "doctor": (["doctor", "--no-spark"], ["local state"]),
     }
 
