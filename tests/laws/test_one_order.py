@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,22 @@ programs = st.builds(
     every=st.sampled_from([None, None, 2, 10, 100]),
     apart=st.sampled_from([0, 10, 300]),
     speeds=st.lists(st.sampled_from([0, 1, 5, 40]), min_size=1, max_size=3).map(tuple),
-    shape=st.sampled_from(["", "", "twice", "spread", "forked", "past", "past twice", "spread twice", "forked spread", "alone"]),
+    shape=st.sampled_from(
+        [
+            "",
+            "",
+            "twice",
+            "spread",
+            "forked",
+            "past",
+            "past twice",
+            "spread twice",
+            "forked spread",
+            "apart",
+            "apart twice",
+            "alone",
+        ]
+    ),
     ahead=st.integers(1, 60),
     deletes=st.booleans(),
     sets_again=st.booleans(),
@@ -53,8 +69,17 @@ SOURCES_END_APART = Program(
 """The last timer is set when it is due already, in an epoch after which nothing is left, before the one in which time ends."""
 
 
+A_SOURCE_ENDS_AHEAD = replace(SOURCES_END_APART, seed=28, records=6, every=None, shorter=20)
+"""A source is read to its end long before time gets to its last clock."""
+
+EACH_HAS_STEPS_OF_ITS_OWN = replace(SOURCES_END_APART, records=5, keys=2, every=None, apart=0, speeds=(5,), shape="apart")
+"""Time ends in a step after one source while it goes on after the other, and both meet further on."""
+
+
 @given(programs, cuts)
 @example(SOURCES_END_APART, [1])
+@example(A_SOURCE_ENDS_AHEAD, [1])
+@example(EACH_HAS_STEPS_OF_ITS_OWN, [1])
 def test_one_output_whatever_the_cut(program: Program, cuts: list[int]) -> None:
     whole = outcome(program)
     for records in cuts:

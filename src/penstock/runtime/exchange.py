@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.errors import PlanError, UserCodeError
 from penstock.functions import function_location
-from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
+from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
 from penstock.plan.exchange import Exchange, KeySelector, no_key
 from penstock.records import Batch, Columns, Timestamps, to_list
 from penstock.runtime.fields import fields_of
@@ -81,7 +81,7 @@ class ChannelWriter:
         self.ended = False
         self.before_end: Milliseconds | None = None
         """Where time was before it ended; None: idle."""
-        self.reached = watermark
+        self.reached = watermark if watermark < MAX_WATERMARK else MIN_WATERMARK
         """Where time got before it ended or fell idle."""
         self.idle = False
         self._frames = frames

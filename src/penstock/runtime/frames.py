@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.ids import Milliseconds
+from penstock.ids import MIN_WATERMARK, Milliseconds
 from penstock.plan import job_pickle
 from penstock.records import Batch, Columns, Records, RowType, Timestamps
 
@@ -50,6 +50,8 @@ class Trailer(msgspec.Struct, frozen=True):
     """By channel whose time has ended, where it was before; None: idle."""
     reached: dict[int, Milliseconds] = {}
     """By channel, where time got before it ended or fell idle."""
+    latest: Milliseconds = MIN_WATERMARK
+    """The latest clock of any source partition, as far as the task knows."""
     failed: bool = False
     report: bytes = b""
 

@@ -11,7 +11,9 @@ Laws:
 - Time is taken in *rounds*: a stretch of ticks of which all records are there. A step is given a round's records of one input as
   one batch. So also where a task sends records of one tick over several ways, their order does not depend on the cut.
 - A source partition that is over has its end at its last clock; after it, time is that of those that are left. When the last is
-  over, time goes on to the latest of these clocks and rests there, until it ends: whether in this epoch or in a later one.
+  over, time goes on to the latest of these clocks.
+- So the time of a source ends in the epoch whose bound is beyond its last clock. What timers emit at the end of time has the tick
+  of that clock, if time goes on elsewhere.
 - A tick above the watermark of all upstreams counts as that watermark: input that is not complete has no order to keep.
 """
 

@@ -74,6 +74,7 @@ class Task:
         self._report = TaskReport(stage=stage_index, partition=partition, attempt=attempt, host=_HOST)
         self._operators: dict[StepId, Operator] = {}
         self._channels_out: list[ChannelWriter] = []
+        self._latest = MIN_WATERMARK
         self._failed = False
         self._started = time.perf_counter()
 
@@ -97,6 +98,7 @@ class Task:
                         watermarks=watermarks,
                         before_end=before_end,
                         reached=reached,
+                        latest=self._latest,
                         failed=self._failed,
                         report=encode_report(self._report) if target == 0 else b"",
                     )
@@ -186,6 +188,7 @@ class Task:
         self._report.consumed = {u: trailer.attempt for u, trailer in sorted(trailers.items())}
         self._report.upstream = [trailer.report for _, trailer in sorted(trailers.items()) if trailer.report]
         buffer.trailers = trailers
+        self._latest = max(trailer.latest for trailer in trailers.values())
         buffer.failed = any(trailer.failed for trailer in trailers.values())
         return buffer
 
@@ -229,6 +232,7 @@ class Task:
         for source in sources:
             if source.paced:
                 source.rest()
+                self._latest = max(self._latest, MIN_WATERMARK if source.last is None else source.last)
         for source in sources:
             source.end()
             self._report.clocks[source.step] = {partition: clock.state() for partition, clock in source.clocks.items()}
@@ -286,6 +290,8 @@ class Task:
                 ordered[frame.channel].take(frame)
             yield
         _pass_on(ordered, END)
+        for operator in self._operators.values():
+            operator.latest = self._latest
         for last in ordered.values():
             last.end()
         yield

@@ -128,7 +128,7 @@ class SourceInput:
         """What an epoch reads of what there is, within the bound."""
         if state.ended:
             last = _latest(self.definition, state.clocks.values(), state.last)
-            order = SourceOrder(tasks=[], ended=True, last=last)
+            order = SourceOrder(tasks=[], ended=True, until=bound.until if self.paced else None, last=last)
             return SourcePlan(order=order, after=state, splits=0, wake_ms=MAX_WATERMARK, backlog=0, news=False)
         return plan_source(self.definition, asked, bound, now_ms, parallelism, paced=self.paced)
 
@@ -152,7 +152,7 @@ class SourceInput:
     def caught_up(self, plan: SourcePlan, goal: Position) -> bool:
         """Does the source get with this plan to where it once was? When that cannot be told: to the end of what there is now."""
         position = plan.after.position
-        if plan.order.until is not None:  # then there is more, and what of it is read is not known yet
+        if plan.order.until is not None and plan.splits:  # then there is more, and what of it is read is not known yet
             return False
         if plan.after.ended or position == goal:
             return True
@@ -214,7 +214,7 @@ def plan_source(
         clocks=clocks,
         held=held,
         ended=ended,
-        until=until,
+        until=bound.until if paced else None,
         skip=state.skip,
         more=list(planned.more or ()) if bound.strict and paced else None,
         ends=definition.source.bounded and planned.more is not None,

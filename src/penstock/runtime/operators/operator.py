@@ -12,7 +12,7 @@ from penstock.contexts import Sides
 from penstock.diagnosis.tracebacks import innermost
 from penstock.errors import CorruptFileError, PenstockError, ReturnedValueError, StateError, UserCodeError
 from penstock.functions import function_location
-from penstock.ids import Milliseconds, StepId
+from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
 from penstock.plan.definition import ErrorPolicy
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.timing.valve import Valve
@@ -46,9 +46,11 @@ class Receiver(Protocol):
 class Outputs:
     """Where an operator's main output and side outputs go."""
 
-    __slots__ = ("emitted", "main", "side")
+    __slots__ = ("emitted", "main", "no_later", "side")
 
     def __init__(self) -> None:
+        self.no_later: Milliseconds | None = None
+        """Later ticks count as this."""
         self.main: list[Receiver] = []
         self.side: dict[str, list[Receiver]] = {}
         self.emitted = 0
@@ -57,6 +59,8 @@ class Outputs:
         size = len(batch)
         if size:
             self.emitted += size
+            if self.no_later is not None and batch.ticks is not None:
+                batch = batch.with_ticks(np.minimum(batch.ticks, self.no_later))
             for receiver in self.main:
                 receiver.on_batch(batch)
 
@@ -66,7 +70,10 @@ class Outputs:
 
     def emit_sides(self, sides: Sides) -> None:
         for tag, (values, times, ticks) in sides.items():
-            self.emit_side(tag, Records(values, np.asarray(times, dtype=np.int64), np.asarray(ticks, dtype=np.int64)))
+            known = np.asarray(ticks, dtype=np.int64)
+            if self.no_later is not None:
+                np.minimum(known, self.no_later, out=known)
+            self.emit_side(tag, Records(values, np.asarray(times, dtype=np.int64), known))
 
     def watermark(self, watermark: Milliseconds | None) -> None:
         for receiver in self.main:
@@ -85,6 +92,8 @@ class Operator:
         self.outputs = Outputs()
         self.watermark: Milliseconds = services.start_watermark(step)
         self.valve = Valve(inputs, self.watermark)
+        self.latest: Milliseconds = MIN_WATERMARK
+        """The latest clock of any source partition of the job."""
         self.idle = False
         self.ordered = False
         """A step that sees order follows: what goes out has ticks."""
@@ -110,6 +119,8 @@ class Operator:
             self.outputs.watermark(None)
         elif watermark >= self.watermark:
             if watermark > self.watermark:
+                if watermark == MAX_WATERMARK and self.watermark < self.latest:
+                    self.outputs.no_later = self.watermark  # time ends here, and goes on elsewhere
                 self.advance(watermark)
             self.outputs.watermark(watermark)
 

@@ -146,7 +146,19 @@ class SourceOperator(Operator):
         times = [clock.watermark for partition, clock in self.clocks.items() if not self.lanes[partition].ended]
         if self._order.held is not None:
             times.append(self._order.held)
+        if not times and self._order.until is not None and self.last is not None and self.last >= self._order.until:
+            times.append(self.last)  # its end is not within the bound
         return min(bound, *times) if times else None
+
+    @property
+    def over(self) -> bool:
+        """Is nothing left of any source partition, and is the end within the bound? Often that is found out while the last
+        records are read."""
+        if not self.paced or self.services.order.final:
+            return self._order.ended
+        if self._order.until is None and self._order.ended:
+            return True
+        return (self._order.ended or (self._order.ends and not self._order.more)) and self.current() is None
 
     @property
     def last(self) -> Milliseconds | None:
@@ -213,8 +225,7 @@ class SourceOperator(Operator):
 
     def rest(self) -> None:
         """All records have been passed on. When all partitions are over, time goes on to the latest of them, and rests there."""
-        over = self._order.ended or (self._order.ends and self.current() is None)
-        if not over or self.last is None:
+        if not self.over or self.last is None:
             return
         if self.last >= self.watermark:
             self.watermark = self.last
@@ -245,7 +256,7 @@ class SourceOperator(Operator):
 
     def end(self) -> None:
         """The epoch's input is read; at the end of a bounded source, so is all time."""
-        if self._order.ended:
+        if self.over:
             self.idle = False
             self.watermark = MAX_WATERMARK
             self.outputs.watermark(MAX_WATERMARK)
