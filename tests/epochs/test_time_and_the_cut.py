@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock import KeyedProcessFunction, StreamEnvironment, ValueState, Watermarks
+from penstock import GeneratorSource, KeyedProcessFunction, StreamEnvironment, ValueState, Watermarks
 
 EVENTS = [("b", 1_000), ("x", 30_000), ("b", 31_000)]
 
@@ -37,3 +37,24 @@ def silent(records_per_epoch: int, every: float | None = 1) -> list[tuple[str, i
 @pytest.mark.parametrize("every", [None, 1])
 def test_a_timer_fires_between_the_same_records_however_the_input_is_cut(every: float | None) -> None:
     assert silent(1, every) == silent(2, every) == silent(3, every) == [("b", 11_000), ("x", 40_000), ("b", 41_000)]
+
+
+class Once(KeyedProcessFunction[int, dict[str, int], int]):
+    """How many records of a key came before its timer, which is due after all of them."""
+
+    seen = ValueState(int, default=0)
+
+    def process(self, value: dict[str, int], ctx: Any) -> None:
+        self.seen.update(self.seen.value + 1)
+        ctx.timers.register_event_time(1_000_000)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[int]:
+        yield self.seen.value
+
+
+def test_a_source_with_nothing_more_to_read_now_is_not_over() -> None:
+    """A rate gives a few records at a time: time ends when there will never be more."""
+    env = StreamEnvironment("rate", executor="inline", parallelism=2)
+    source = GeneratorSource(lambda n: {"k": n % 2, "time": n}, count=300, rate=1_000, partitions=2)
+    stream = env.from_source(source, watermarks=Watermarks.monotonous(timestamp="time"), name="in")
+    assert stream.key_by("k").process(Once(), name="once").execute_and_collect() == [150, 150]

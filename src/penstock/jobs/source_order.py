@@ -18,8 +18,8 @@ class SourceOrder(msgspec.Struct, frozen=True):
 
     A source that is read in order of event time: `until`, only records with ticks below it are taken; `skip`, so many rows of a
     partition's first split were taken by earlier epochs; `more`, partitions with input beyond their splits: where one has less
-    than the bound asks for, the epoch must be planned anew; None: it need not. `ends`: the others are at their end. `last`: the
-    latest time of partitions that are over.
+    than the bound asks for, the epoch must be planned anew; None: it need not. `ends`: the others are at their end. `exhausted`:
+    nothing will ever come after these splits. `last`: the latest time of partitions that are over.
     """
 
     tasks: list[list[Split]]
@@ -30,4 +30,5 @@ class SourceOrder(msgspec.Struct, frozen=True):
     skip: dict[str, int] = {}
     more: list[str] | None = None
     ends: bool = False
+    exhausted: bool = False
     last: Milliseconds | None = None

@@ -188,7 +188,7 @@ class Task:
         self._report.consumed = {u: trailer.attempt for u, trailer in sorted(trailers.items())}
         self._report.upstream = [trailer.report for _, trailer in sorted(trailers.items()) if trailer.report]
         buffer.trailers = trailers
-        self._latest = max(trailer.latest for trailer in trailers.values())
+        self._latest = max((trailer.latest for trailer in trailers.values()), default=MIN_WATERMARK)
         buffer.failed = any(trailer.failed for trailer in trailers.values())
         return buffer
 

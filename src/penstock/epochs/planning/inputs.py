@@ -218,6 +218,7 @@ def plan_source(
         skip=state.skip,
         more=list(planned.more or ()) if bound.strict and paced else None,
         ends=definition.source.bounded and planned.more is not None,
+        exhausted=planned.exhausted,
         last=last,
     )
     after = msgspec.structs.replace(

@@ -158,7 +158,7 @@ class SourceOperator(Operator):
             return self._order.ended
         if self._order.until is None and self._order.ended:
             return True
-        return (self._order.ended or (self._order.ends and not self._order.more)) and self.current() is None
+        return (self._order.ended or self._order.exhausted) and self.current() is None
 
     @property
     def last(self) -> Milliseconds | None:
