@@ -37,7 +37,7 @@ LOCAL = "local[2,4]"
 LEASE = 10
 KEYS = 1_000
 WARM = 40
-"""So many epochs are committed before the kill."""
+"""Epochs to commit before the kill."""
 
 AIMS: dict[str, float | None] = {
     "worker": None,

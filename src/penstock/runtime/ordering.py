@@ -29,7 +29,7 @@ from penstock.records import Batch, one_batch
 from penstock.runtime.frames import Codes, Frame, Keyed, Payload, Trailer
 
 ROUND_ROWS = 16_384
-"""With so many records waiting, those of which all are there are passed on."""
+"""With this many records waiting, those whose round is complete are passed on."""
 
 END = MAX_WATERMARK
 """The horizon when everything is there."""

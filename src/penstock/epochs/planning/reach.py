@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from penstock.ids import MIN_WATERMARK, Milliseconds
 
 AIM = 0.8
-"""The span is made for so much of what an epoch may take, for records are not spread evenly."""
+"""The span aims at this share of what an epoch may take, because records are not spread evenly."""
 
 TOGETHER = 1 << 20
-"""So many records of one tick are kept together, though an epoch may take fewer."""
+"""Up to this number of records of one tick stay together, even where an epoch may take fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Reach:
 
     @property
     def factor(self) -> int:
-        """So many times what an epoch may take is to be planned, because it is less than one tick."""
+        """Multiple of the epoch's limit to plan: above 1 while one tick has more records than an epoch may take."""
         return self._boost
 
     def bound(self, lanes: Sequence[LaneAhead], planned: int = 0, allowed: int = 0) -> Bound:
@@ -93,7 +93,7 @@ class Reach:
             self._loose = True
 
     def ran(self, bound: Bound, records: int, allowed: int) -> None:
-        """An epoch within the bound took so many records, where it may take `allowed`."""
+        """An epoch within the bound took `records` records, of the `allowed` ones."""
         self._cap, self._boost, self._loose = None, 1, False
         if bound.until is None or not bound.strict or bound.least == MIN_WATERMARK or records <= 0:
             return
