@@ -1,6 +1,6 @@
 """What one order costs: a keyed function over history, on Spark, with two readers.
 
-- `turns`: files one after another in time, over files side by side in time (each file has records of all the time);
+- `turns`: files one after another in time, over files side by side (each has records of all the time, and a lane of its own);
 - `steps`: records with their own millisecond each, time moving with every record, over the same without event time at all.
 
 Every run is in one session, after a warm-up; the median of `--runs` counts. The number of results is checked.
@@ -51,11 +51,11 @@ def write(folder: Path, events: int, kind: str, *, in_turn: bool) -> Path:
     return folder
 
 
-def rate(spark: Any, folder: Path, events: int, watermarks: Watermarks[Any] | None) -> float:
+def rate(spark: Any, folder: Path, events: int, watermarks: Watermarks[Any] | None, lanes: int | None = None) -> float:
     """Events a second."""
     with tempfile.TemporaryDirectory() as out:
         env = StreamEnvironment("order", spark=spark, parallelism=PARALLELISM, first_records_per_epoch=200_000)
-        stream = env.from_source(FileSource(str(folder)), watermarks=watermarks, name="in")
+        stream = env.from_source(FileSource(str(folder), lanes=lanes), watermarks=watermarks, name="in")
         stream.key_by("k").process(Sum(), name="sum").sink_to(FileSink(out, format="parquet"), name="out")
         begun = time.perf_counter()
         result = env.execute()
@@ -81,7 +81,7 @@ def main() -> None:
         beside = write(Path(place) / "beside", chosen.events, chosen.format, in_turn=False)
         cases: dict[str, Callable[[], float]] = {
             "one after another": lambda: rate(spark, turns, chosen.events, by_time),
-            "side by side": lambda: rate(spark, beside, chosen.events, by_time),
+            "side by side": lambda: rate(spark, beside, chosen.events, by_time, lanes=FILES),
             "a step of 1 s": lambda: rate(spark, turns, chosen.events, Watermarks.monotonous(timestamp="t", every=1)),
             "without time": lambda: rate(spark, turns, chosen.events, None),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,50 @@ def test_one_result_for_files_one_after_another(
     assert found[0] == found[1] == found[2]
     numbers = sorted(time for key, time, number in found[0] if time >= 0)
     assert numbers == [row["t"] for row in rows]
+
+
+def side_by_side(folder: Path, files: int, rows: int, kind: str) -> list[Row]:
+    """Files that cover the same time."""
+    folder.mkdir()
+    made = [{"k": n % 7, "t": n * 10} for n in range(files * rows)]
+    for number in range(files):
+        mine = made[number::files]
+        if kind == "json":
+            (folder / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in mine))
+        else:
+            pq.write_table(pa.Table.from_pylist(mine), folder / f"{number}.parquet", row_group_size=50)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_files_side_by_side_in_time_have_a_lane_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str, parallelism: int
+) -> None:
+    monkeypatch.setattr(enumerator, "DEALT_BYTES", 700)
+    monkeypatch.setattr(enumerator, "DEALT_ROWS", 40)
+    rows = side_by_side(tmp_path / "in", 4, 120, kind)
+    found = []
+    for records in (37, 400, 100_000):
+        env = StreamEnvironment("files", executor="inline", parallelism=parallelism, max_records_per_epoch=records)
+        source = FileSource(str(tmp_path / "in"), lanes=4)
+        stream = env.from_source(source, watermarks=Watermarks.monotonous(timestamp="t"), name="in")
+        with caplog.at_level(logging.WARNING, "penstock"):
+            found.append(stream.key_by("k").process(Number(), name="number").execute_and_collect())
+    assert sorted(found[0]) == sorted(found[1]) == sorted(found[2])
+    for key in range(7):
+        mine = [(time, number) for k, time, number in found[0] if k == key and time >= 0]
+        assert mine == [(row["t"], n) for n, row in enumerate((row for row in rows if row["k"] == key), start=1)]
+    assert not caplog.records
+
+
+def test_a_file_that_begins_in_the_past_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    side_by_side(tmp_path / "in", 4, 120, "json")
+    env = StreamEnvironment("files", executor="inline", parallelism=2)
+    stream = env.from_source(FileSource(str(tmp_path / "in")), watermarks=Watermarks.monotonous(timestamp="t"), name="in")
+    with caplog.at_level(logging.WARNING, "penstock"):
+        stream.key_by("k").process(Number(), name="number").execute_and_collect()
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "source 'in'" in warning
+    assert "FileSource(lanes=...)" in warning
+    assert "are late" in warning

@@ -167,6 +167,13 @@ def test_what_is_skipped_does_not_depend_on_the_cut(condition: Any, rows: list[d
     assert [row["number"] for row in kept] == expected
 
 
+def test_a_batch_of_nulls_is_computed_as_its_rows_are_among_others() -> None:
+    """A column of which a batch has nulls only is of no type: what is made of it may still be a text."""
+    condition = ~(lit("").contains("a") & (col("s") + col("s")).contains("a"))
+    for rows in ([{"s": None}], [{"s": None}, {"s": "a"}]):
+        assert run_inline(environment().from_collection(rows).filter(condition)) == rows
+
+
 def test_timestamps_travel_with_their_rows() -> None:
     rows = [Record({"n": n, "t": 10 * n}, 10 * n) for n in range(10)]
     stream = environment().from_source(ScriptedSource([*rows, Watermark(95), End()]), watermarks=scripted_watermarks())

@@ -37,8 +37,9 @@ class FileSource:
     - `columns`: only these.
     - `watch`: look for new files this often (seconds or timedelta), for ever. A folder with a `_log/` (a file sink's) is followed
       by its log: only what is published is read. Files are read by (modification time, path), without `watch` by path.
-    - `lanes`: how many files are read side by side, each lane in order and with its own event time. Default: the parallelism
-      the job is first run with.
+    - `lanes`: how many files are read side by side, each lane with its own event time: file n belongs to lane n % lanes. Set it
+      to the number of files that cover the same time. Default: the parallelism the job is first run with, for files one after
+      another in time; where a step sees order they are then dealt out in pieces.
     - `on_bad_record`: "fail", or "skip" to count, log and leave out records that cannot be read.
     - `on_taken_back`: when a followed `_log/` takes back files that were read: "fail" names the epoch and stops, "continue" goes
       on with what replaces them, so that both have been read.

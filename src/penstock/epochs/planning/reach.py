@@ -23,6 +23,9 @@ from penstock.ids import MIN_WATERMARK, Milliseconds
 AIM = 0.8
 """The span aims at this share of what an epoch may take, because records are not spread evenly."""
 
+MOST_GROWTH = 1024.0
+"""Of the span, from one epoch to the next. A span that is too long costs a plan; one that is too short, many epochs."""
+
 TOGETHER = 1 << 20
 """Up to this number of records of one tick stay together, even where an epoch may take fewer."""
 
@@ -98,4 +101,4 @@ class Reach:
         if bound.until is None or not bound.strict or bound.least == MIN_WATERMARK or records <= 0:
             return
         span = max(1, bound.until - bound.least)
-        self._span = span * min(8.0, max(0.125, AIM * allowed / records))
+        self._span = span * min(MOST_GROWTH, max(0.125, AIM * allowed / records))

@@ -11,17 +11,20 @@ import numpy as np
 from penstock.connectors.protocol import CountsSkipped, KnowsColumns, Reader, Source, Split
 from penstock.errors import PenstockError, SourceError, UserCodeError
 from penstock.functions import Call, CallsFunctions, function_location
-from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
+from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
 from penstock.jobs.source_order import SourceOrder
 from penstock.plan.definition import Definition
 from penstock.plan.schema import Schema
-from penstock.records import Batch, Timestamps
+from penstock.records import NO_TIMESTAMP, Batch, Timestamps
 from penstock.runtime.messages import Reached
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.ordering import ShortOfBoundError, Waiting, merged
 from penstock.runtime.services import Services
 from penstock.timing.timestamps import HINT_NOTE, RECORD_NOTE, unit_warning
 from penstock.timing.watermarks import PartitionClock, Watermarks
+
+ENOUGH_TO_WARN = 100
+"""Fewer records at the start of a split may well be late ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,8 @@ class Lane:
         self._skip = order.skip.get(partition, 0)
         self._run: Iterator[Batch] | None = None
         self._done, self._rows, self._records = 0, self._skip, 0
+        self._begins = False
+        """The next batch is the first of a split."""
         self.ended = False
         self.finished = False
         """Nothing more is read of it in this epoch."""
@@ -85,6 +90,9 @@ class Lane:
             return
         before = self.clock.state()
         batch = self._operator.timed(self._partition, batch)
+        if self._begins:
+            self._begins = False
+            self._operator.check_begin(self.clock.watermark, batch)
         ticks = self._operator.ticks(self._partition, batch)
         fits = len(batch)
         if fits and int(ticks[-1]) >= self._bound:
@@ -102,6 +110,7 @@ class Lane:
         while self._run is not None or self._done < len(self._splits):
             if self._run is None:
                 self._run = self._operator.rows_of(self._splits[self._done])
+                self._begins = not self._skip
             batch = self._operator.next_of(self._run)
             if batch is None:
                 self._run, self._skip, self._rows = None, 0, 0
@@ -204,6 +213,19 @@ class SourceOperator(Operator):
         except Exception as error:
             raise self._no_time(error, self._watermarks) from error
         return batch
+
+    def check_begin(self, watermark: Milliseconds, batch: Batch) -> None:
+        """Warn if what a partition reads next lies in the past as a whole: then it is of another order than the user thinks."""
+        if batch.timestamps is None or len(batch) < ENOUGH_TO_WARN or watermark == MIN_WATERMARK:
+            return
+        latest = int(batch.timestamps[:ENOUGH_TO_WARN].max())
+        if latest != NO_TIMESTAMP and latest < watermark:
+            self.services.warn(
+                self.step,
+                f"source {self.step!r}: {ENOUGH_TO_WARN} records in a row, up to event time {latest}, come after records that "
+                f"moved time to {watermark}: they are late. If files cover the same time, give each a lane of its own: "
+                "FileSource(lanes=...)",
+            )
 
     def ticks(self, partition: str, batch: Batch) -> Timestamps:
         """Of the rows of a batch; moves the clock on."""

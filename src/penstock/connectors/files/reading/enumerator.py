@@ -93,7 +93,7 @@ class FileEnumerator:
     def plan(self, position: Position, limits: Limits, now_ms: int) -> Planned:
         fresh = position is None
         at = FilesPosition("path", [[] for _ in range(self._lanes)]) if fresh else msgspec.convert(position, FilesPosition)
-        if fresh and self._in_order:
+        if fresh and self._in_order and self._source.lanes is None:
             at.dealt = 0
         started = at.ordinal > 0
         self._listing.look(now_ms, at.kind if started else None, at.last)

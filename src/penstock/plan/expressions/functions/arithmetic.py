@@ -32,6 +32,8 @@ def _sum_rule(kernel: str) -> Any:
 
     def rule(types: Types, options: Options) -> Typing:
         known = [kind for kind in types if kind is not None and not is_null(kind)]
+        if None not in types and not known:  # nulls, of numbers, texts or times: nobody knows
+            return Typing((None, None), pa.null())
         if kernel == "add_checked" and known and all(map(is_text, known)):
             casts = tuple(known[0] if kind is not None and is_null(kind) else None for kind in types)
             return Typing(casts, None if None in types else pa.string())
@@ -53,9 +55,16 @@ def _sum_rule(kernel: str) -> Any:
 
 def _add(options: Options, types: tuple[pa.DataType, ...]) -> Kernel:
     if not is_text(types[0]):
-        return arrow("add_checked")
+        return _moved("add_checked")(options, types)
     join = pc.get_function("binary_join_element_wise").call
     return lambda left, right: join([left, right, pa.scalar("", left.type)], None).cast(pa.string())
+
+
+def _moved(kernel: str) -> Make:
+    def make(options: Options, types: tuple[pa.DataType, ...]) -> Kernel:
+        return (lambda left, right: left) if all(map(is_null, types)) else arrow(kernel)
+
+    return make
 
 
 def _division_rule(types: Types, options: Options) -> Typing:
@@ -119,7 +128,7 @@ for _name, _symbol, _kernel in (("add", "+", "add_checked"), ("subtract", "-", "
             least=2,
             most=2,
             rule=_sum_rule(_kernel),
-            kernel=_add if _name == "add" else plain(_kernel),
+            kernel=_add if _name == "add" else _moved(_kernel),
             operator=_symbol,
         )
     )
