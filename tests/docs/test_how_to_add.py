@@ -1,4 +1,4 @@
-"""Pages that say how to add something name what is there: the files that an existing one of its kind touches, no more and no fewer.
+"""Pages that say how to add something name what is there: the files that an existing one touches, no more and no fewer.
 
 How a page is written is on `docs/how-to-add/index.md`.
 """
