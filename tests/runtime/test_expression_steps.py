@@ -203,7 +203,7 @@ def refused(build: Callable[[Any], Any], stream: Any) -> str:
 
 
 def test_a_misspelt_column_is_found_when_the_program_is_built(sales: Any) -> None:
-    if schema_of(sales._env.graph, sales._input()) is None:
+    if schema_of(sales._env.graph, sales._input(), {}) is None:
         pytest.skip("JSON without a schema: nobody knows the columns before they are read")
     text = refused(lambda s: s.filter(col("pirce") > 1, name="big"), sales)
     assert text.startswith("step 'big': there is no column 'pirce'")
@@ -311,7 +311,7 @@ def test_what_plans_know_of_streams() -> None:
     source = env.from_collection(SALES)
 
     def known(stream: Any) -> Any:
-        found = schema_of(env.graph, Input(step=stream._step, tag=stream._tag))
+        found = schema_of(env.graph, Input(step=stream._step, tag=stream._tag), {})
         return None if found is None else {name: str(kind) for name, kind in found.fields().items()}
 
     columns = {"user": "string", "price": "double", "n": "int64", "tags": "list<item: string>", "at": "struct<city: string>"}

@@ -111,8 +111,7 @@ class OperatorHarness:
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-harness-")
         self._storage = LocalStorage(self._folder.name + "/storage")
         self._job = JobId(uuid.uuid4().hex)
-        self._graph = Graph()
-        self._graph.add(definition, (), name=STEP, label="harness")
+        self._graph = Graph().add(definition, (), name=STEP, label="harness")
         self._epoch = 0
         self._term = Term(0)
         self._events: list[Event] = []
