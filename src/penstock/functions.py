@@ -18,6 +18,17 @@ from penstock.errors import PlanError
 if TYPE_CHECKING:
     from penstock.contexts import KeyedContext, OnTimerContext, ProcessContext, RuntimeContext
 
+__all__ = [
+    "AggregateFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "KeyedProcessFunction",
+    "MapFunction",
+    "OutputTag",
+    "ProcessFunction",
+    "ReduceFunction",
+]
+
 K = TypeVar("K")
 I = TypeVar("I")  # noqa: E741 - the input
 O = TypeVar("O")  # noqa: E741 - the output

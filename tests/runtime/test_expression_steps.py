@@ -26,7 +26,6 @@ from penstock import (
     StreamEnvironment,
     TumblingWindows,
     Watermarks,
-    coalesce,
     col,
     count,
     lit,
@@ -37,6 +36,7 @@ from penstock.compile.programs import plan_hash
 from penstock.compile.rewrites import rewrite
 from penstock.config import NO_RESTART
 from penstock.errors import PlanError, UserCodeError
+from penstock.expressions import coalesce
 from penstock.ids import StepId
 from penstock.plan.nodes import Input
 from penstock.plan.schemas import schema_of

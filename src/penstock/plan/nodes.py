@@ -108,7 +108,8 @@ class Graph:
 
     @property
     def newest(self) -> Node:
-        return self.nodes[next(reversed(self.nodes))]
+        *_, newest = self
+        return newest
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes.values())
