@@ -25,12 +25,14 @@ import penstock.connectors
 import penstock.contexts
 import penstock.expressions
 import penstock.functions
+import penstock.snapshots
 import penstock.state
 import penstock.testing
 import penstock.timing
 import penstock.windows
 
 GOLDEN = Path(__file__).parent / "public_api.txt"
+INDEX = Path(__file__).parents[2] / "docs" / "index.md"
 MODULES = [
     penstock,
     penstock.api,
@@ -43,6 +45,7 @@ MODULES = [
     penstock.timing,
     penstock.connectors,
     penstock.config,
+    penstock.snapshots,
     penstock.testing,
 ]
 DUNDERS = {
@@ -58,6 +61,11 @@ DUNDERS = {
 }
 
 
+def is_experimental(value: Any) -> bool:
+    """Is it marked itself? A class that derives from a marked one is not."""
+    return "__experimental__" in getattr(value, "__dict__", {})
+
+
 def described() -> str:
     lines: list[str] = []
     for module in MODULES:
@@ -70,6 +78,8 @@ def described() -> str:
 
 
 def _described(name: str, value: Any) -> Iterator[str]:
+    if is_experimental(value):
+        yield "@experimental"
     if inspect.isclass(value):
         bases = ", ".join(base.__name__ for base in value.__bases__ if base is not object)
         yield f"class {name}" + (f"({bases})" if bases else "")
@@ -95,7 +105,8 @@ def _members(cls: type) -> Iterator[str]:
             returned = inspect.signature(raw.fget).return_annotation if raw.fget else "?"
             yield f"{name} -> {returned}"
         elif callable(value) and not inspect.isclass(value):
-            kind = "classmethod " if isinstance(raw, classmethod) else ""
+            kind = "@experimental " if is_experimental(value) else ""
+            kind += "classmethod " if isinstance(raw, classmethod) else ""
             yield f"{kind}{name}{_signature(value)}"
 
 
@@ -140,6 +151,17 @@ def test_the_public_api_is_the_golden_one() -> None:
     if os.environ.get("PENSTOCK_WRITE_GOLDEN"):
         GOLDEN.write_text(described())
     assert described() == GOLDEN.read_text(), "the public API has changed: PENSTOCK_WRITE_GOLDEN=1 pytest tests/public"
+
+
+def test_the_index_lists_what_is_experimental() -> None:
+    public = {name: getattr(module, name) for module in MODULES for name in module.__all__}
+    members = {
+        f"{name}.{own}": member for name, value in public.items() if inspect.isclass(value) for own, member in _own(value).items()
+    }
+    marked = {name: thing for name, thing in (public | members).items() if is_experimental(thing)}
+    _, section = INDEX.read_text(encoding="utf-8").split("## Experimental\n")
+    assert set(marked) == set(re.findall(r"`([\w.]+)`", section.split("\n## ")[0]))
+    assert all("Experimental: " in (inspect.getdoc(thing) or "") for thing in marked.values())
 
 
 def test_all_is_sorted_and_there() -> None:

@@ -150,7 +150,10 @@ class DataStream(Generic[T]):
     ) -> DataStream[dict[str, Any]]:
         """Records with these columns only: names, expressions, and computed ones by their new name.
 
-            stream.select("user", col("price").alias("each"), total=col("price") * col("n"))
+        >>> from penstock import StreamEnvironment, col
+        >>> sales = StreamEnvironment(executor="inline").from_collection([{"user": "ann", "price": 3, "n": 2}])
+        >>> sales.select("user", col("price").alias("each"), total=col("price") * col("n")).execute_and_collect()
+        [{'user': 'ann', 'each': 3, 'total': 6}]
 
         A column that is to be called `name` or `errors` is given by `.alias(...)`.
         """
@@ -261,6 +264,11 @@ class DataStream(Generic[T]):
         """Name one or more outputs for each record; `select` picks them.
 
         A function returns the name(s) of a record's outputs; a mapping gives a predicate for each name.
+
+        >>> from penstock import StreamEnvironment
+        >>> numbers = StreamEnvironment(executor="inline").from_collection([1, 2, 3])
+        >>> numbers.split(lambda n: "odd" if n % 2 else "even").select("odd").execute_and_collect()
+        [1, 3]
         """
         return SplitStream(self.process(_Split(selector), name=name))
 

@@ -22,6 +22,7 @@ import numpy as np
 from penstock.api.environment import StreamEnvironment
 from penstock.api.stream import DataStream
 from penstock.errors import ConfigError, CorruptFileError, UserCodeError
+from penstock.experimental import experimental
 from penstock.functions import ReduceFunction
 from penstock.ids import MIN_WATERMARK, Milliseconds
 from penstock.jobs.manifest import StateLayout
@@ -51,6 +52,7 @@ from penstock.testing.harness import STEP, Emitted, OperatorHarness, Snapshot
 STATELESS = ("map", "flat_map", "filter", "process")
 
 
+@experimental
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """What came of a part of a case: what was expected, and what was found."""
@@ -62,6 +64,7 @@ class Recorded:
     state: list[StateItem]
 
 
+@experimental
 def replay_recorded(
     path: str | os.PathLike[str], function: Any, *, key_type: Any = None, types: list[type] | None = None
 ) -> list[Recorded]:
