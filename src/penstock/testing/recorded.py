@@ -35,7 +35,7 @@ from penstock.runtime.operators.keyed import KeyedProcess
 from penstock.runtime.operators.map_batches import MapBatches
 from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter
 from penstock.runtime.operators.stateless import Stateless
-from penstock.runtime.rolling import Reduce
+from penstock.runtime.rolling import RollingReduce
 from penstock.snapshots.replay.entries import StateForms
 from penstock.snapshots.replay.plain_values import from_plain, to_plain
 from penstock.snapshots.replay.recording import VERSION, why_not_run
@@ -125,7 +125,7 @@ def _definition(case: dict[str, Any], function: Any, key_type: Any, find: _Class
         return KeyedProcess(body=function, key_type=key_type, errors=errors, label=kind.removeprefix("keyed "))
     if kind == "keyed reduce" and (isinstance(function, ReduceFunction) or _parameters(function) == 2):
         reducing = function.reduce if isinstance(function, ReduceFunction) else function
-        return KeyedProcess(body=Reduce(reducing, None), key_type=key_type, errors=errors, label="reduce")
+        return KeyedProcess(body=RollingReduce(reducing, None), key_type=key_type, errors=errors, label="reduce")
     if callable(function):
         env = StreamEnvironment("recorded")
         made = function(env.from_collection([]).key_by(lambda value: value, key_type=key_type))
