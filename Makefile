@@ -14,13 +14,15 @@ FAULTS ?= 30
 SEED  ?=
 WORKERS ?= 3
 BASE  ?= HEAD
+TREE  ?= .
 
-.PHONY: help setup demo test laws check static format bench compare torture torture-ops clean
+.PHONY: help setup demo test laws coverage check static format bench compare torture torture-ops clean
 
 help:
 	@echo "make demo      run the demonstration"
 	@echo "make test      run the tests: WORKERS=3"
 	@echo "make laws      run the property tests with many more examples"
+	@echo "make coverage  how much of src/ the tests run that need no JVM: TREE=another checkout"
 	@echo "make check     all that CI checks: style, types, imports, tests"
 	@echo "make format    put the code into shape"
 	@echo "make bench     run the benchmarks into build/bench/"
@@ -59,6 +61,13 @@ test: $(READY)
 # 2,000 random examples of each property, others every time; `make test` tries 300, always the same.
 laws: $(READY)
 	$(BIN)/python -m pytest tests -q -n $(WORKERS) --max-worker-restart 0 -m property --hypothesis-profile laws --timeout 7200
+
+# Lines that run in the processes of the tests; what the tests start (drivers, workers, the command line) is not counted.
+coverage: $(READY)
+	@mkdir -p build
+	cd $(TREE) && PYTHONPATH=src COVERAGE_FILE=$(CURDIR)/build/.coverage $(CURDIR)/$(BIN)/python -m pytest tests -q -n $(WORKERS) \
+	  --max-worker-restart 0 -m "not spark and not slow" --timeout 1200 --cov=penstock --cov-report=term:skip-covered \
+	  > $(CURDIR)/build/coverage.txt; code=$$?; tail -n 12 $(CURDIR)/build/coverage.txt; exit $$code
 
 check: static test
 

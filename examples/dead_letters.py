@@ -6,7 +6,8 @@ python examples/dead_letters.py
 import json
 from typing import Any
 
-from penstock import DataStream, DeadLetter, StreamEnvironment
+from penstock import DataStream, StreamEnvironment
+from penstock.api import DeadLetter
 
 LINES = [
     '{"sensor": "a", "celsius": 21.5}',

@@ -3,7 +3,8 @@
 python examples/even_odd.py
 """
 
-from penstock import SplitStream, StreamEnvironment
+from penstock import StreamEnvironment
+from penstock.api import SplitStream
 
 
 def parity(n: int) -> str:

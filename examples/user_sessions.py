@@ -11,16 +11,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import NamedTuple
 
-from penstock import (
-    DataStream,
-    OutputTag,
-    SessionWindows,
-    StreamEnvironment,
-    ValueState,
-    Watermarks,
-    WindowContext,
-    WindowFunction,
-)
+from penstock import DataStream, OutputTag, SessionWindows, StreamEnvironment, ValueState, Watermarks, WindowFunction
+from penstock.windows import WindowContext
 
 
 class Action(NamedTuple):

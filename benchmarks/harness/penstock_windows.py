@@ -10,18 +10,9 @@ import pyarrow as pa
 
 from harness.contenders import progress
 from harness.penstock_jobs import environment
-from penstock import (
-    FileSink,
-    FileSource,
-    JobResult,
-    SessionWindows,
-    SlidingWindows,
-    TumblingWindows,
-    Watermarks,
-    WindowAssigner,
-    count,
-)
+from penstock import FileSink, FileSource, JobResult, SessionWindows, SlidingWindows, TumblingWindows, Watermarks, count
 from penstock import aggregates as agg
+from penstock.windows.assigners import WindowAssigner
 
 Parameters = dict[str, Any]
 

@@ -12,6 +12,8 @@ from penstock.ids import Milliseconds
 from penstock.setting_types import check_types
 from penstock.timing.durations import Duration, to_ms
 
+__all__ = ["JobConfig", "RestartPolicy"]
+
 Guarantee = Literal["exactly-once", "at-least-once", "at-most-once"]
 ExecutorName = Literal["spark", "inline"]
 StateStore = Literal["memory", "lmdb", "rocksdb"]

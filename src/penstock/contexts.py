@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from penstock.functions import OutputTag
     from penstock.state.overlay.keyed import KeyedState
 
+__all__ = ["KeyedContext", "OnTimerContext", "ProcessContext", "RuntimeContext", "Timers"]
+
 K = TypeVar("K")
 
 Sides = dict[str, tuple[list[Any], list[Milliseconds], list[Milliseconds]]]

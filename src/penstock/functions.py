@@ -18,6 +18,17 @@ from penstock.errors import PlanError
 if TYPE_CHECKING:
     from penstock.contexts import KeyedContext, OnTimerContext, ProcessContext, RuntimeContext
 
+__all__ = [
+    "AggregateFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "KeyedProcessFunction",
+    "MapFunction",
+    "OutputTag",
+    "ProcessFunction",
+    "ReduceFunction",
+]
+
 K = TypeVar("K")
 I = TypeVar("I")  # noqa: E741 - the input
 O = TypeVar("O")  # noqa: E741 - the output
@@ -90,7 +101,18 @@ class ProcessFunction(Function, Generic[I, O]):
 
 
 class KeyedProcessFunction(Function, Generic[K, I, O]):
-    """Sees each record of a key with the key's state and timers."""
+    """Sees each record of a key with the key's state and timers.
+
+    >>> from penstock import StreamEnvironment, ValueState
+    >>> class Numbered(KeyedProcessFunction):
+    ...     seen = ValueState(int, 0)  # one for each key
+    ...     def process(self, word, ctx):
+    ...         self.seen.update(self.seen.value + 1)
+    ...         yield f"{word} {self.seen.value}"
+    >>> words = StreamEnvironment(executor="inline").from_collection(["to", "be", "to"])
+    >>> sorted(words.key_by(lambda word: word).process(Numbered()).execute_and_collect())
+    ['be 1', 'to 1', 'to 2']
+    """
 
     def process(self, value: I, ctx: KeyedContext[K]) -> Iterable[O] | None:
         raise NotImplementedError

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock import Expression, coalesce, col, concat, lit, when
+from penstock import col, lit, when
+from penstock.expressions import Expression, coalesce, concat
 from penstock.plan.expressions.nodes import Literal
 from tests.cases.expectations import NotBuiltError
 

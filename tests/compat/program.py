@@ -32,12 +32,11 @@ from penstock import (
     TumblingWindows,
     ValueState,
     Watermarks,
-    WindowContext,
     WindowFunction,
     aggregates,
     count,
-    per_window,
 )
+from penstock.windows import WindowContext, per_window
 
 EVENTS, BEFORE = 400, 260
 """How many there are, and how many of them were read before the savepoint."""

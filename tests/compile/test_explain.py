@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from penstock import (
-    CountEvictor,
     CountTrigger,
     FileSink,
     GeneratorSource,
@@ -31,10 +30,11 @@ from penstock import (
     aggregates,
     avg,
     count,
-    top_n,
 )
+from penstock.aggregates import top_n
 from penstock.compile.explain import explain_data, explain_text
 from penstock.state.encoding.schemas import schema_text
+from penstock.windows import CountEvictor
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 
-from penstock.diagnosis import redaction
 from penstock.diagnosis.redaction import MASK, redact_arguments, redact_data, redact_text
 
 SECRET = "hunter2"
@@ -116,7 +113,3 @@ def test_messages(text: str, shown: str) -> None:
 def test_settings() -> None:
     given = {"storage": f"s3://me:{SECRET}@bucket/x", "parallelism": 4, "drain": True, "token": SECRET}
     assert redact_data(given) == {"storage": "s3://me:***@bucket/x", "parallelism": 4, "drain": True, "token": MASK}
-
-
-def test_the_examples_in_its_documentation() -> None:
-    assert doctest.testmod(redaction).failed == 0

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import FileSink, FileSource, PrintSink, StreamEnvironment, failpoints
+from penstock import FileSink, FileSource, StreamEnvironment, failpoints
+from penstock.connectors import PrintSink
 from penstock.connectors.files.reading.published import read_rows
 from penstock.connectors.protocol import Published
 from penstock.connectors.twophase import SqliteSink

@@ -11,7 +11,6 @@ import pytest
 from penstock import (
     CollectSink,
     FileSink,
-    FlatMapFunction,
     GeneratorSource,
     KeyedProcessFunction,
     SessionWindows,
@@ -20,6 +19,7 @@ from penstock import (
     Watermarks,
 )
 from penstock.errors import PlanError
+from penstock.functions import FlatMapFunction
 
 
 def env() -> StreamEnvironment:

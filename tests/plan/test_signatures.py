@@ -13,25 +13,23 @@ import pytest
 
 from penstock import (
     AggregateFunction,
-    DeltaEvictor,
-    DeltaTrigger,
     EventTimeTrigger,
     FileSink,
     GeneratorSource,
     GlobalWindows,
     KeyedProcessFunction,
-    MapFunction,
     ReducingState,
     SessionWindows,
     StreamEnvironment,
-    Trigger,
     TumblingWindows,
-    WatermarkGenerator,
     Watermarks,
     WindowFunction,
     avg,
 )
 from penstock.errors import PlanError
+from penstock.functions import MapFunction
+from penstock.timing import WatermarkGenerator
+from penstock.windows import DeltaEvictor, DeltaTrigger, Trigger
 
 BARE: Any = lambda: 1  # noqa: E731
 SINGLE: Any = lambda a: a  # noqa: E731

@@ -7,8 +7,9 @@ import dataclasses
 import msgspec
 import pytest
 
-from penstock import MapFunction, StreamEnvironment
+from penstock import StreamEnvironment
 from penstock.errors import PlanError
+from penstock.functions import MapFunction
 
 
 def test_a_class_is_a_function_like_any_other() -> None:

@@ -11,15 +11,43 @@ import re
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
+import pytest
 
 import penstock
+import penstock.aggregates
+import penstock.api
+import penstock.config
+import penstock.connectors
+import penstock.contexts
+import penstock.expressions
+import penstock.functions
+import penstock.snapshots
+import penstock.state
 import penstock.testing
+import penstock.timing
+import penstock.windows
 
 GOLDEN = Path(__file__).parent / "public_api.txt"
-MODULES = [penstock, penstock.testing]
+INDEX = Path(__file__).parents[2] / "docs" / "index.md"
+MODULES = [
+    penstock,
+    penstock.api,
+    penstock.functions,
+    penstock.contexts,
+    penstock.state,
+    penstock.windows,
+    penstock.aggregates,
+    penstock.expressions,
+    penstock.timing,
+    penstock.connectors,
+    penstock.config,
+    penstock.snapshots,
+    penstock.testing,
+]
 DUNDERS = {
     "__init__",
     "__getitem__",
@@ -33,18 +61,25 @@ DUNDERS = {
 }
 
 
+def is_experimental(value: Any) -> bool:
+    """Is it marked itself? A class that derives from a marked one is not."""
+    return "__experimental__" in getattr(value, "__dict__", {})
+
+
 def described() -> str:
     lines: list[str] = []
     for module in MODULES:
         lines.append(f"# {module.__name__}")
         for name in sorted(module.__all__):
-            if module is penstock or name not in penstock.__all__:
-                lines += _described(name, getattr(module, name))
+            value = getattr(module, name)
+            lines += _described(name, value) if module is penstock or value is not vars(penstock).get(name) else [name]
         lines.append("")
     return "\n".join(lines)
 
 
 def _described(name: str, value: Any) -> Iterator[str]:
+    if is_experimental(value):
+        yield "@experimental"
     if inspect.isclass(value):
         bases = ", ".join(base.__name__ for base in value.__bases__ if base is not object)
         yield f"class {name}" + (f"({bases})" if bases else "")
@@ -70,7 +105,8 @@ def _members(cls: type) -> Iterator[str]:
             returned = inspect.signature(raw.fget).return_annotation if raw.fget else "?"
             yield f"{name} -> {returned}"
         elif callable(value) and not inspect.isclass(value):
-            kind = "classmethod " if isinstance(raw, classmethod) else ""
+            kind = "@experimental " if is_experimental(value) else ""
+            kind += "classmethod " if isinstance(raw, classmethod) else ""
             yield f"{kind}{name}{_signature(value)}"
 
 
@@ -117,12 +153,31 @@ def test_the_public_api_is_the_golden_one() -> None:
     assert described() == GOLDEN.read_text(), "the public API has changed: PENSTOCK_WRITE_GOLDEN=1 pytest tests/public"
 
 
+def test_the_index_lists_what_is_experimental() -> None:
+    public = {name: getattr(module, name) for module in MODULES for name in module.__all__}
+    members = {
+        f"{name}.{own}": member for name, value in public.items() if inspect.isclass(value) for own, member in _own(value).items()
+    }
+    marked = {name: thing for name, thing in (public | members).items() if is_experimental(thing)}
+    _, section = INDEX.read_text(encoding="utf-8").split("## Experimental\n")
+    assert set(marked) == set(re.findall(r"`([\w.]+)`", section.split("\n## ")[0]))
+    assert all("Experimental: " in (inspect.getdoc(thing) or "") for thing in marked.values())
+
+
 def test_all_is_sorted_and_there() -> None:
     for module in MODULES:
         assert list(module.__all__) == sorted(module.__all__)
         assert all(hasattr(module, name) for name in module.__all__)
 
 
-def test_public_things_have_docstrings() -> None:
-    bare = [name for name in penstock.__all__ if not name.startswith("__") and not inspect.getdoc(getattr(penstock, name))]
+def test_the_top_has_what_most_programs_use() -> None:
+    assert len(penstock.__all__) <= 45
+    for module in MODULES[1:]:
+        for name in {*module.__all__} & {*penstock.__all__}:
+            assert getattr(module, name) is getattr(penstock, name)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_public_things_have_docstrings(module: ModuleType) -> None:
+    bare = [name for name in module.__all__ if not name.startswith("__") and not inspect.getdoc(getattr(module, name))]
     assert bare == []

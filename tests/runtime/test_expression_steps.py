@@ -26,7 +26,6 @@ from penstock import (
     StreamEnvironment,
     TumblingWindows,
     Watermarks,
-    coalesce,
     col,
     count,
     lit,
@@ -37,6 +36,7 @@ from penstock.compile.programs import plan_hash
 from penstock.compile.rewrites import rewrite
 from penstock.config import NO_RESTART
 from penstock.errors import PlanError, UserCodeError
+from penstock.expressions import coalesce
 from penstock.ids import StepId
 from penstock.plan.nodes import Input
 from penstock.plan.schemas import schema_of
@@ -210,7 +210,7 @@ def refused(build: Callable[[Any], Any], stream: Any) -> str:
 
 
 def test_a_misspelt_column_is_found_when_the_program_is_built(sales: Any) -> None:
-    if schema_of(sales._env.graph, sales._input()) is None:
+    if schema_of(sales._env.graph, sales._input(), {}) is None:
         pytest.skip("JSON without a schema: nobody knows the columns before they are read")
     text = refused(lambda s: s.filter(col("pirce") > 1, name="big"), sales)
     assert text.startswith("step 'big': there is no column 'pirce'")
@@ -318,7 +318,7 @@ def test_what_plans_know_of_streams() -> None:
     source = env.from_collection(SALES)
 
     def known(stream: Any) -> Any:
-        found = schema_of(env.graph, Input(step=stream._step, tag=stream._tag))
+        found = schema_of(env.graph, Input(step=stream._step, tag=stream._tag), {})
         return None if found is None else {name: str(kind) for name, kind in found.fields().items()}
 
     columns = {"user": "string", "price": "double", "n": "int64", "tags": "list<item: string>", "at": "struct<city: string>"}

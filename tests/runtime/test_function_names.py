@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from penstock import AggregateFunction, MapFunction, SessionWindows, StreamEnvironment, Watermarks
+from penstock import AggregateFunction, SessionWindows, StreamEnvironment, Watermarks
 from penstock.config import NO_RESTART
 from penstock.errors import PenstockError, UserCodeError
-from penstock.functions import function_location
+from penstock.functions import MapFunction, function_location
 from penstock.runtime.operators import map_batches
 from penstock.runtime.operators.returned import rows_of
 

@@ -10,7 +10,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from penstock import AggregateFunction, ReduceFunction, StreamEnvironment
+from penstock import AggregateFunction, StreamEnvironment
+from penstock.functions import ReduceFunction
 from penstock.testing import ScriptedSource, run_inline, running_counts, running_sums
 
 

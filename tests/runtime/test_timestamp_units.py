@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock import FileSource, ProcessFunction, StreamEnvironment, WatermarkGenerator, Watermarks
+from penstock import FileSource, ProcessFunction, StreamEnvironment, Watermarks
 from penstock.errors import ConfigError, UserCodeError
 from penstock.records import NO_TIMESTAMP, timestamps_of
 from penstock.testing import execute_inline, run_inline
+from penstock.timing import WatermarkGenerator
 from penstock.timing.timestamps import likely_unit
 
 NOW = 1_700_000_000

@@ -14,8 +14,9 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from penstock import KeyedProcessFunction, MapFunction, ProcessFunction, StreamEnvironment, Watermarks
+from penstock import KeyedProcessFunction, ProcessFunction, StreamEnvironment, Watermarks
 from penstock.errors import PlanError, UserCodeError
+from penstock.functions import MapFunction
 from penstock.runtime.job import CompiledJob, Stage, StageStep
 from penstock.storage import open_storage
 from penstock.testing import run_inline

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import aggregates as agg
-from penstock import approx_distinct, avg, collect, count, first, last, stddev, top_n
+from penstock import avg, count
+from penstock.aggregates import approx_distinct, collect, first, last, stddev, top_n
 from penstock.errors import ConfigError, PlanError
 from penstock.state.encoding.untyped import decode_untyped, encode_untyped
 from penstock.windows.aggregates import Aggregate

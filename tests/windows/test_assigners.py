@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import GlobalWindows, SessionWindows, SlidingWindows, TimeWindow, TumblingWindows
+from penstock import GlobalWindows, SessionWindows, SlidingWindows, TumblingWindows
 from penstock.errors import ConfigError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK
+from penstock.windows import TimeWindow
 from penstock.windows.operators.merging import InFlight, merge_windows
 from penstock.windows.window import GLOBAL, decode_window, encode_window
 

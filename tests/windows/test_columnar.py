@@ -29,19 +29,17 @@ from penstock import (
     StreamEnvironment,
     TumblingWindows,
     Watermarks,
-    WindowAssigner,
     avg,
     count,
-    first,
-    last,
-    stddev,
 )
 from penstock import aggregates as agg
+from penstock.aggregates import first, last, stddev
 from penstock.compile.rewrites import rewrite
 from penstock.connectors.files.reading.published import read_rows
 from penstock.errors import PlanError, UserCodeError
 from penstock.runtime.operators.source import SourceStep
 from penstock.testing import execute_inline, run_inline
+from penstock.windows import WindowAssigner
 from penstock.windows.aggregates import Aggregate
 from penstock.windows.columnar.merge import MergeStep
 from penstock.windows.columnar.partial import PartialStep

@@ -10,21 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import (
-    SessionWindows,
-    SlidingWindows,
-    StreamEnvironment,
-    TumblingWindows,
-    Watermarks,
-    WindowAssigner,
-    first,
-    last,
-    snapshots,
-)
+from penstock import SessionWindows, SlidingWindows, StreamEnvironment, TumblingWindows, Watermarks, snapshots
 from penstock import aggregates as agg
+from penstock.aggregates import first, last
 from penstock.compile.rewrites import rewrite
 from penstock.ids import StepId
 from penstock.testing import Cut, End, Record, ScriptedSource, Watermark, run_inline, scripted_watermarks
+from penstock.windows import WindowAssigner
 from penstock.windows.columnar.merge import MergeStep
 
 Row = tuple[str, int, Any]

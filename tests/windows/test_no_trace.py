@@ -8,23 +8,20 @@ from typing import Any
 import pytest
 
 from penstock import (
-    ContinuousEventTimeTrigger,
-    CountEvictor,
     CountTrigger,
     DataStream,
     EventTimeTrigger,
     KeyedStream,
-    PurgingTrigger,
     SessionWindows,
     SlidingWindows,
     TumblingWindows,
     ValueState,
     WindowFunction,
     count,
-    per_window,
 )
 from penstock.state.overlay import keyed
 from penstock.testing import OperatorHarness, WindowHarness
+from penstock.windows import ContinuousEventTimeTrigger, CountEvictor, PurgingTrigger, per_window
 
 Windows = Callable[[KeyedStream[Any, Any]], DataStream[Any]]
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock import FileSource, StreamEnvironment, TumblingWindows, Watermarks, avg, collect, count
+from penstock import FileSource, StreamEnvironment, TumblingWindows, Watermarks, avg, count
 from penstock import aggregates as agg
+from penstock.aggregates import collect
 from penstock.errors import PenstockError, PlanError
 from penstock.testing import execute_inline, run_inline
 

@@ -12,33 +12,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import (
-    ContinuousEventTimeTrigger,
-    CountEvictor,
     CountTrigger,
     DataStream,
     EventTimeTrigger,
     GlobalWindows,
     KeyedStream,
     OutputTag,
-    PurgingTrigger,
     SessionWindows,
     SlidingWindows,
     StreamEnvironment,
-    TimeEvictor,
-    Trigger,
     TumblingWindows,
     ValueState,
     Watermarks,
-    WindowAssigner,
     WindowedStream,
     WindowFunction,
-    collect,
     count,
-    first,
-    last,
 )
 from penstock import aggregates as agg
+from penstock.aggregates import collect, first, last
 from penstock.testing import End, ScriptedSource, WindowHarness, run_inline
+from penstock.windows import ContinuousEventTimeTrigger, CountEvictor, PurgingTrigger, TimeEvictor, Trigger, WindowAssigner
 from tests.windows.naive import END, Case, Naive
 
 LATE: OutputTag[Any] = OutputTag("late")

@@ -15,27 +15,24 @@ from penstock import (
     AggregateFunction,
     CountTrigger,
     DataStream,
-    DeltaTrigger,
     GlobalWindows,
     OutputTag,
     SessionWindows,
     SlidingWindows,
     StreamEnvironment,
-    TimeWindow,
     TumblingWindows,
     ValueState,
     Watermarks,
-    WindowAssigner,
     WindowFunction,
     avg,
     count,
-    per_window,
 )
 from penstock import aggregates as agg
 from penstock.errors import PlanError, UserCodeError
 from penstock.testing import End, ProcessingTime, Record, ScriptedSource, Watermark, execute_inline, run_inline
 from penstock.testing import scripted_watermarks as scripted
 from penstock.testing.clock import VirtualClock
+from penstock.windows import DeltaTrigger, TimeWindow, WindowAssigner, per_window
 
 LATE: OutputTag[Any] = OutputTag("late")
 

@@ -3,3 +3,23 @@
 `stream`, `keyed` and `windowed` only make plan nodes from definitions: they know nothing of what runs them, which import-linter
 checks. `environment` hands the plan to `running/`; `job` is for any process that looks at a job, or controls it.
 """
+
+from penstock.api.environment import StreamEnvironment
+from penstock.api.job import Job
+from penstock.api.keyed import KeyedStream
+from penstock.api.stream import DataStream, SplitStream
+from penstock.api.windowed import WindowedStream
+from penstock.epochs.history import EpochRecord, JobResult
+from penstock.runtime.operators.operator import DeadLetter
+
+__all__ = [
+    "DataStream",
+    "DeadLetter",
+    "EpochRecord",
+    "Job",
+    "JobResult",
+    "KeyedStream",
+    "SplitStream",
+    "StreamEnvironment",
+    "WindowedStream",
+]

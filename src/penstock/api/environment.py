@@ -27,7 +27,10 @@ from penstock.epochs.executor import Executor
 from penstock.epochs.history import JobResult, Listener
 from penstock.epochs.status_writer import StatusWriter
 from penstock.errors import ConfigError, PlanError, UserCodeError, did_you_mean
-from penstock.plan.nodes import Graph
+from penstock.ids import StepId
+from penstock.plan.definition import Definition
+from penstock.plan.nodes import Graph, Input
+from penstock.plan.schemas import Known, schema_of
 from penstock.running.driving import Driver
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
@@ -53,6 +56,7 @@ class StreamEnvironment:
         self._config = _configured(JobConfig(name=name), settings)
         self._spark = spark
         self._graph = Graph()
+        self._schemas: Known = {}
 
     @property
     def config(self) -> JobConfig:
@@ -89,10 +93,8 @@ class StreamEnvironment:
             raise PlanError(
                 f"{source!r} is not a source", hint="for example FileSource(...), GeneratorSource(...) or CollectionSource(...)"
             )
-        node = self._graph.add(
-            SourceStep(source=source, watermarks=watermarks), (), name=name, label="source", previous_names=previous_names
-        )
-        return DataStream(self, node.step)
+        definition = SourceStep(source=source, watermarks=watermarks)
+        return DataStream(self, self._add(definition, name=name, label="source", previous_names=previous_names))
 
     def from_collection(
         self,
@@ -120,6 +122,20 @@ class StreamEnvironment:
 
         source: Source = SparkStreamSource.of(frame) if frame.isStreaming else DataFrameSource(frame)
         return self.from_source(source, watermarks=watermarks, name=name, previous_names=previous_names)
+
+    def _add(
+        self, definition: Definition, *inputs: Input, name: str | None, label: str, previous_names: Sequence[str] = ()
+    ) -> StepId:
+        """The program has one step more. One that names columns is refused if they are known not to be there."""
+        graph = self._graph.add(definition, inputs, name=name, label=label, previous_names=previous_names)
+        step = graph.newest.step
+        if definition.names_columns:
+            try:
+                schema_of(graph, Input(step=step), self._schemas)
+            except PlanError as error:
+                raise type(error)(f"step {step!r}: {error.what}", detail=error.detail, hint=error.hint) from error
+        self._graph = graph
+        return step
 
     # --- running -----------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from penstock.plan.definition import ErrorPolicy
 from penstock.plan.exchange import Exchange
 from penstock.runtime.operators.keyed import KeyedProcess
 from penstock.runtime.operators.operator import method_of
-from penstock.runtime.rolling import Aggregate, Extreme, Fold, Reduce, Sum
+from penstock.runtime.rolling import RollingAggregate, RollingExtreme, RollingFold, RollingReduce, RollingSum
 from penstock.timing.durations import Duration
 from penstock.windows.assigners import GlobalWindows, WindowAssigner
 from penstock.windows.evictors import Evictor
@@ -56,7 +56,7 @@ class KeyedStream(DataStream[T], Generic[K, T]):
         previous_names: Sequence[str] = (),
     ) -> DataStream[T]:
         """Combine each record with the result so far, and emit the new result."""
-        return self._keyed(Reduce(method_of(function, "reduce"), state_type), "reduce", name, previous_names)
+        return self._keyed(RollingReduce(method_of(function, "reduce"), state_type), "reduce", name, previous_names)
 
     def fold(
         self,
@@ -68,7 +68,7 @@ class KeyedStream(DataStream[T], Generic[K, T]):
         previous_names: Sequence[str] = (),
     ) -> DataStream[U]:
         """Like `reduce`, from an initial value of another type."""
-        return self._keyed(Fold(initial, function, state_type), "fold", name, previous_names)
+        return self._keyed(RollingFold(initial, function, state_type), "fold", name, previous_names)
 
     def aggregate(
         self,
@@ -79,37 +79,37 @@ class KeyedStream(DataStream[T], Generic[K, T]):
         previous_names: Sequence[str] = (),
     ) -> DataStream[U]:
         """Add each record to the key's accumulator, and emit its result."""
-        return self._keyed(Aggregate(aggregate, accumulator_type), "aggregate", name, previous_names)
+        return self._keyed(RollingAggregate(aggregate, accumulator_type), "aggregate", name, previous_names)
 
     def sum(
         self, field: str | int = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
     ) -> DataStream[T]:
         """The record with `field` replaced by the running sum."""
-        return self._keyed(Sum(field, state_type), "sum", name, previous_names)
+        return self._keyed(RollingSum(field, state_type), "sum", name, previous_names)
 
     def min(
         self, field: str | int = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
     ) -> DataStream[T]:
         """The first record of the key with `field` replaced by the least so far."""
-        return self._keyed(Extreme(field, least=True, whole=False, state_type=state_type), "min", name, previous_names)
+        return self._keyed(RollingExtreme(field, least=True, whole=False, state_type=state_type), "min", name, previous_names)
 
     def max(
         self, field: str | int = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
     ) -> DataStream[T]:
         """The first record of the key with `field` replaced by the greatest so far."""
-        return self._keyed(Extreme(field, least=False, whole=False, state_type=state_type), "max", name, previous_names)
+        return self._keyed(RollingExtreme(field, least=False, whole=False, state_type=state_type), "max", name, previous_names)
 
     def min_by(
         self, field: str | int = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
     ) -> DataStream[T]:
         """The record whose `field` is the least so far (the first of equals)."""
-        return self._keyed(Extreme(field, least=True, whole=True, state_type=state_type), "min_by", name, previous_names)
+        return self._keyed(RollingExtreme(field, least=True, whole=True, state_type=state_type), "min_by", name, previous_names)
 
     def max_by(
         self, field: str | int = 0, *, name: str | None = None, state_type: Any = None, previous_names: Sequence[str] = ()
     ) -> DataStream[T]:
         """The record whose `field` is the greatest so far (the first of equals)."""
-        return self._keyed(Extreme(field, least=False, whole=True, state_type=state_type), "max_by", name, previous_names)
+        return self._keyed(RollingExtreme(field, least=False, whole=True, state_type=state_type), "max_by", name, previous_names)
 
     # --- windows -----------------------------------------------------------------------------------------------------------
 

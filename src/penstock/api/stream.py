@@ -150,7 +150,10 @@ class DataStream(Generic[T]):
     ) -> DataStream[dict[str, Any]]:
         """Records with these columns only: names, expressions, and computed ones by their new name.
 
-            stream.select("user", col("price").alias("each"), total=col("price") * col("n"))
+        >>> from penstock import StreamEnvironment, col
+        >>> sales = StreamEnvironment(executor="inline").from_collection([{"user": "ann", "price": 3, "n": 2}])
+        >>> sales.select("user", col("price").alias("each"), total=col("price") * col("n")).execute_and_collect()
+        [{'user': 'ann', 'each': 3, 'total': 6}]
 
         A column that is to be called `name` or `errors` is given by `.alias(...)`.
         """
@@ -230,9 +233,8 @@ class DataStream(Generic[T]):
         for other in others:
             if other._env is not self._env:
                 raise PlanError("streams of two environments cannot be united", hint="read both sources in one environment")
-        inputs = tuple(stream._input() for stream in (self, *others))
-        node = self._env._graph.add(Union(), inputs, name=name, label="union")
-        return DataStream(self._env, node.step)
+        inputs = (stream._input() for stream in (self, *others))
+        return DataStream(self._env, self._env._add(Union(), *inputs, name=name, label="union"))
 
     def rebalance(self) -> DataStream[T]:
         """Spread the records evenly over the partitions of the next step."""
@@ -262,6 +264,11 @@ class DataStream(Generic[T]):
         """Name one or more outputs for each record; `select` picks them.
 
         A function returns the name(s) of a record's outputs; a mapping gives a predicate for each name.
+
+        >>> from penstock import StreamEnvironment
+        >>> numbers = StreamEnvironment(executor="inline").from_collection([1, 2, 3])
+        >>> numbers.split(lambda n: "odd" if n % 2 else "even").select("odd").execute_and_collect()
+        [1, 3]
         """
         return SplitStream(self.process(_Split(selector), name=name))
 
@@ -269,7 +276,7 @@ class DataStream(Generic[T]):
 
     def sink_to(self, sink: Sink, *, name: str | None = None, previous_names: Sequence[str] = ()) -> None:
         """Write the stream to a sink. `previous_names`: what it was called; the target still knows it."""
-        self._env._graph.add(SinkStep(sink=sink), (self._input(),), name=name, label="sink", previous_names=previous_names)
+        self._env._add(SinkStep(sink=sink), self._input(), name=name, label="sink", previous_names=previous_names)
 
     def print(self, prefix: str = "", *, name: str | None = None) -> None:
         """Print each record on the driver when its epoch is committed."""
@@ -298,15 +305,15 @@ class DataStream(Generic[T]):
         return self._then(Stateless(what=what, body=function, errors=errors), name, what)
 
     def _then(self, definition: Definition, name: str | None, label: str, previous_names: Sequence[str] = ()) -> DataStream[Any]:
-        node = self._env._graph.add(definition, (self._input(),), name=name, label=label, previous_names=previous_names)
-        return DataStream(self._env, node.step)
+        step = self._env._add(definition, self._input(), name=name, label=label, previous_names=previous_names)
+        return DataStream(self._env, step)
 
     def _input(self) -> Input:
         return Input(step=self._step, tag=self._tag, exchange=self._exchange)
 
     def _has_columns(self, selector: Sequence[str | int]) -> None:
         """Refuse a key that steps before have dropped."""
-        schema = schema_of(self._env._graph, self._input(), ask=False)
+        schema = schema_of(self._env._graph, self._input(), self._env._schemas, ask=False)
         for name in selector:
             if schema is not None and isinstance(name, str) and name not in schema:
                 raise PlanError(

@@ -86,6 +86,15 @@ class WindowedStream(Generic[K, T]):
     ) -> DataStream[Any]:
         """An `AggregateFunction`; or any number of declared aggregates, such as `avg("temperature")` or `total=agg.sum("price")`.
 
+        >>> from penstock import StreamEnvironment, TumblingWindows, Watermarks, avg
+        >>> readings = [{"room": "attic", "at": at, "celsius": 20.0 + at} for at in (1, 2, 61)]
+        >>> rooms = StreamEnvironment(executor="inline").from_collection(
+        ...     readings, watermarks=Watermarks.monotonous(timestamp="at", unit="s")
+        ... )
+        >>> means = rooms.key_by("room").window(TumblingWindows(minutes=1)).aggregate(avg("celsius"))
+        >>> [(row["window_start"], row["avg_celsius"]) for row in means.execute_and_collect()]
+        [(0, 21.5), (60000, 81.0)]
+
         Of declared aggregates the result is a dict: the key's fields, `window_start`, `window_end`, and a column for each. Where
         that is possible they are computed over columns (`explain` tells); `columnar=False` forbids it.
         """

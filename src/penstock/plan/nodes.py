@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from penstock.errors import PlanError
 from penstock.functions import call_of
 from penstock.ids import StepId
 from penstock.plan.definition import ERROR_POLICIES, Definition, StateDeclaration
 from penstock.plan.exchange import Exchange
-from penstock.plan.schema import Schema
-from penstock.plan.schemas import schema_of
 from penstock.plan.signatures import check_calls
 from penstock.state.descriptors import names_of
 
@@ -59,13 +58,18 @@ class Node:
         return self.definition.states(self.step)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Graph:
-    """The program: nodes in the order they were written, which is a topological order."""
+    """A program, as a value: nodes in the order they were written, which is a topological order."""
 
-    nodes: dict[StepId, Node] = field(default_factory=dict)
-    schemas: dict[StepId, Schema | None] = field(default_factory=dict, compare=False)
-    """Of steps whose output was asked for (`plan/schemas.py`)."""
+    nodes: Mapping[StepId, Node] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node]) -> Graph:
+        return cls(MappingProxyType({node.step: node for node in nodes}))
+
+    def __reduce__(self) -> tuple[Callable[[Iterable[Node]], Graph], tuple[tuple[Node, ...]]]:
+        return Graph.of, (tuple(self),)
 
     def add(
         self,
@@ -75,14 +79,15 @@ class Graph:
         name: str | None,
         label: str,
         previous_names: Sequence[str] = (),
-    ) -> Node:
+    ) -> Graph:
+        """The program with one step more, which is its `newest`."""
         if definition.errors not in ERROR_POLICIES:
             raise PlanError(f"errors={definition.errors!r}", hint=f"choose one of {', '.join(map(repr, ERROR_POLICIES))}")
         if name is not None and StepId(name) in self.nodes:
             raise PlanError(f"there are two steps named {name!r}", hint="give each step a name of its own")
         step = StepId(name) if name is not None else self._derived(label)
         former = names_of(previous_names)
-        for other in self.nodes.values():
+        for other in self:
             if both := set(former) & set(other.previous_names):
                 raise PlanError(
                     f"the steps {other.step!r} and {step!r} both say that they were called {min(both)!r}",
@@ -93,20 +98,18 @@ class Graph:
             if given.exchange is not None and callable(given.exchange.selector):
                 check_calls(step, [call_of(given.exchange.selector, "key", "value")])
         node = Node(step=step, named=name is not None, definition=definition, inputs=inputs, previous_names=former)
-        self.nodes[step] = node
-        if definition.names_columns:
-            try:
-                schema_of(self, Input(step=step))
-            except PlanError as error:
-                del self.nodes[step]
-                raise type(error)(f"step {step!r}: {error.what}", detail=error.detail, hint=error.hint) from error
-        return node
+        return Graph.of((*self, node))
 
     def _derived(self, label: str) -> StepId:
         number = 1
         while StepId(f"{label}-{number}") in self.nodes:
             number += 1
         return StepId(f"{label}-{number}")
+
+    @property
+    def newest(self) -> Node:
+        *_, newest = self
+        return newest
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes.values())

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.ids import StepId
 from penstock.plan.schema import Schema
 
 if TYPE_CHECKING:
-    from penstock.ids import StepId
     from penstock.plan.nodes import Graph, Input
 
+Known = dict[StepId, Schema | None]
+"""The schemas of steps that were asked already."""
 
-def schema_of(graph: Graph, edge: Input, *, ask: bool = True) -> Schema | None:
-    """What is known of the records of an edge. `ask=False`: without having a source look at its input."""
+
+def schema_of(graph: Graph, edge: Input, known: Known, *, ask: bool = True) -> Schema | None:
+    """What is known of the records of an edge; `known` learns it. `ask=False`: without having a source look at its input."""
     if edge.tag is not None:
         return None
-    found: dict[StepId, Schema | None] = {}
+    found: Known = {}
     todo = [edge.step]
     while todo:
         step = todo[-1]
-        if step in graph.schemas or step in found:
+        if step in known or step in found:
             todo.pop()
             continue
         node = graph.nodes[step]
-        waiting = [i.step for i in node.inputs if i.tag is None and i.step not in graph.schemas and i.step not in found]
+        waiting = [i.step for i in node.inputs if i.tag is None and i.step not in known and i.step not in found]
         if waiting:
             todo += waiting
             continue
@@ -31,8 +34,8 @@ def schema_of(graph: Graph, edge: Input, *, ask: bool = True) -> Schema | None:
         if not node.inputs and not ask:
             found[step] = None
             continue
-        inputs = tuple(None if i.tag is not None else graph.schemas.get(i.step, found.get(i.step)) for i in node.inputs)
+        inputs = tuple(None if i.tag is not None else known.get(i.step, found.get(i.step)) for i in node.inputs)
         found[step] = node.definition.output(inputs)
     if ask:
-        graph.schemas.update(found)
-    return graph.schemas.get(edge.step, found.get(edge.step))
+        known.update(found)
+    return known.get(edge.step, found.get(edge.step))

@@ -29,7 +29,7 @@ class Rolling(KeyedProcessFunction[Any, Any, Any]):
         return ()
 
 
-class Reduce(Rolling):
+class RollingReduce(Rolling):
     def __init__(self, function: Callable[[Any, Any], Any], state_type: Any) -> None:
         super().__init__(state_type)
         self.function = function
@@ -44,7 +44,7 @@ class Reduce(Rolling):
         return (copy.deepcopy(result) if before is None or result is before else result,)  # type: ignore[return-value]
 
 
-class Fold(Rolling):
+class RollingFold(Rolling):
     def __init__(self, initial: Any, function: Callable[[Any, Any], Any], state_type: Any) -> None:
         super().__init__(state_type, initial)
         self.function = function
@@ -59,7 +59,7 @@ class Fold(Rolling):
         return (copy.deepcopy(result) if result is before else result,)  # type: ignore[return-value]
 
 
-class Aggregate(Rolling):
+class RollingAggregate(Rolling):
     def __init__(self, aggregate: AggregateFunction[Any, Any, Any], state_type: Any) -> None:
         super().__init__(state_type)
         self.aggregate = aggregate
@@ -97,7 +97,7 @@ class ByField(Rolling):
         return field if isinstance(record, _NUMBERS) else replace_field(record, self.field, field)
 
 
-class Sum(ByField):
+class RollingSum(ByField):
     def process(self, value: Any, ctx: Any) -> Iterator[Any]:
         before = self.result.value
         total = self.field_of(value) if before is None else before + self.field_of(value)
@@ -105,7 +105,7 @@ class Sum(ByField):
         return (self.with_field(value, total),)  # type: ignore[return-value]
 
 
-class Extreme(ByField):
+class RollingExtreme(ByField):
     def __init__(self, field: str | int, *, least: bool, whole: bool, state_type: Any) -> None:
         super().__init__(field, state_type)
         self.least = least

@@ -6,5 +6,9 @@
     entries/    how an entry's key is made and taken apart
     encoding/   values and keys as bytes; schemas, and whether one can be read as another
 
-`descriptors` is what a user declares, `key_groups` says which partition owns a key. Imports `storage/`.
+`descriptors` is what a user declares (and what is named here), `key_groups` says which partition owns a key. Imports `storage/`.
 """
+
+from penstock.state.descriptors import AggregatingState, ListState, MapState, ReducingState, Ttl, ValueState
+
+__all__ = ["AggregatingState", "ListState", "MapState", "ReducingState", "Ttl", "ValueState"]

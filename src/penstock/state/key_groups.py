@@ -86,7 +86,11 @@ def default_max_parallelism(parallelism: int) -> int:
 
 
 def partition_of(group: int, parallelism: int, max_parallelism: int) -> int:
-    """The partition that owns a group."""
+    """The partition that owns a group.
+
+    >>> [partition_of(group, 3, 128) for group in (42, 43, 127)]
+    [0, 1, 2]
+    """
     return group * parallelism // max_parallelism
 
 

@@ -111,8 +111,7 @@ class OperatorHarness:
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-harness-")
         self._storage = LocalStorage(self._folder.name + "/storage")
         self._job = JobId(uuid.uuid4().hex)
-        self._graph = Graph()
-        self._graph.add(definition, (), name=STEP, label="harness")
+        self._graph = Graph().add(definition, (), name=STEP, label="harness")
         self._epoch = 0
         self._term = Term(0)
         self._events: list[Event] = []
@@ -316,7 +315,21 @@ class OperatorHarness:
 
 
 class KeyedHarness(OperatorHarness):
-    """Drives a `KeyedProcessFunction`."""
+    """Drives a `KeyedProcessFunction`.
+
+    >>> from penstock import KeyedProcessFunction, ValueState
+    >>> class Changes(KeyedProcessFunction):
+    ...     last = ValueState(int)
+    ...     def process(self, value, ctx):
+    ...         if value != self.last.value:
+    ...             self.last.update(value)
+    ...             yield value
+    >>> with KeyedHarness(Changes(), key=lambda value: "all") as harness:
+    ...     for value in (1, 1, 2):
+    ...         harness.send(value)
+    ...     [value for value, _ in harness.take()]
+    [1, 2]
+    """
 
     def __init__(
         self,
@@ -342,7 +355,8 @@ class KeyedHarness(OperatorHarness):
 class WindowHarness(OperatorHarness):
     """Drives the windows that `windows` makes of a keyed stream.
 
-    >>> def counts(stream): return stream.window(TumblingWindows(seconds=1)).fold(0, lambda n, _: n + 1)
+    >>> from penstock import TumblingWindows
+    >>> counts = lambda words: words.window(TumblingWindows(seconds=1)).fold(0, lambda n, _: n + 1)
     >>> with WindowHarness(counts, key=lambda word: word) as harness:
     ...     harness.send("a", 10)
     ...     harness.watermark(1000)

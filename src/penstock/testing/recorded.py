@@ -22,6 +22,7 @@ import numpy as np
 from penstock.api.environment import StreamEnvironment
 from penstock.api.stream import DataStream
 from penstock.errors import ConfigError, CorruptFileError, UserCodeError
+from penstock.experimental import experimental
 from penstock.functions import ReduceFunction
 from penstock.ids import MIN_WATERMARK, Milliseconds
 from penstock.jobs.manifest import StateLayout
@@ -34,7 +35,7 @@ from penstock.runtime.operators.keyed import KeyedProcess
 from penstock.runtime.operators.map_batches import MapBatches
 from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter
 from penstock.runtime.operators.stateless import Stateless
-from penstock.runtime.rolling import Reduce
+from penstock.runtime.rolling import RollingReduce
 from penstock.snapshots.replay.entries import StateForms
 from penstock.snapshots.replay.plain_values import from_plain, to_plain
 from penstock.snapshots.replay.recording import VERSION, why_not_run
@@ -51,6 +52,7 @@ from penstock.testing.harness import STEP, Emitted, OperatorHarness, Snapshot
 STATELESS = ("map", "flat_map", "filter", "process")
 
 
+@experimental
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """What came of a part of a case: what was expected, and what was found."""
@@ -62,6 +64,7 @@ class Recorded:
     state: list[StateItem]
 
 
+@experimental
 def replay_recorded(
     path: str | os.PathLike[str], function: Any, *, key_type: Any = None, types: list[type] | None = None
 ) -> list[Recorded]:
@@ -122,7 +125,7 @@ def _definition(case: dict[str, Any], function: Any, key_type: Any, find: _Class
         return KeyedProcess(body=function, key_type=key_type, errors=errors, label=kind.removeprefix("keyed "))
     if kind == "keyed reduce" and (isinstance(function, ReduceFunction) or _parameters(function) == 2):
         reducing = function.reduce if isinstance(function, ReduceFunction) else function
-        return KeyedProcess(body=Reduce(reducing, None), key_type=key_type, errors=errors, label="reduce")
+        return KeyedProcess(body=RollingReduce(reducing, None), key_type=key_type, errors=errors, label="reduce")
     if callable(function):
         env = StreamEnvironment("recorded")
         made = function(env.from_collection([]).key_by(lambda value: value, key_type=key_type))

@@ -54,6 +54,9 @@ class Watermarks(Generic[T]):
     """How records get their timestamps and the stream its watermarks.
 
     Make one with `monotonous`, `bounded`, `punctuated`, `ingestion`, `custom` or `none`.
+
+    >>> Watermarks.bounded(seconds=5, timestamp="time").with_idleness(60).describe()
+    'bounded 5000 ms, idle after 60000 ms'
     """
 
     timestamp: TimestampSelector = None

@@ -2,6 +2,52 @@
 
     assigner: windows of a record       trigger: when to emit       evictor: what to leave out       aggregates: what to emit
 
-`lower` makes the definition (`step`) of what `window(...)` was given; `operators/` is the logic in a worker, `columnar/` the same
-over columns. Imports `plan/`, `runtime/`, `state/` and `timing/`.
+What a program uses of them is named here. `lower` makes the definition (`step`) of what `window(...)` was given; `operators/`
+is the logic in a worker, `columnar/` the same over columns. Imports `plan/`, `runtime/`, `state/` and `timing/`.
 """
+
+from penstock.windows.assigners import GlobalWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowAssigner
+from penstock.windows.evictors import CountEvictor, DeltaEvictor, Element, Evictor, TimeEvictor
+from penstock.windows.functions import WindowContext, WindowFunction, per_window
+from penstock.windows.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    DeltaTrigger,
+    EndOfStreamTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+    TriggerResult,
+)
+from penstock.windows.window import TimeWindow
+
+__all__ = [
+    "ContinuousEventTimeTrigger",
+    "ContinuousProcessingTimeTrigger",
+    "CountEvictor",
+    "CountTrigger",
+    "DeltaEvictor",
+    "DeltaTrigger",
+    "Element",
+    "EndOfStreamTrigger",
+    "EventTimeTrigger",
+    "Evictor",
+    "GlobalWindows",
+    "NeverTrigger",
+    "ProcessingTimeTrigger",
+    "PurgingTrigger",
+    "SessionWindows",
+    "SlidingWindows",
+    "TimeEvictor",
+    "TimeWindow",
+    "Trigger",
+    "TriggerResult",
+    "TumblingWindows",
+    "WindowAssigner",
+    "WindowContext",
+    "WindowFunction",
+    "per_window",
+]

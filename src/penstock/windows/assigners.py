@@ -145,7 +145,7 @@ class TumblingWindows(AlignedWindows):
 class SlidingWindows(AlignedWindows):
     """Windows of one size, a new one every `slide`; a record is in all that hold its time.
 
-    >>> [w.start for w in SlidingWindows(timedelta(minutes=1), timedelta(seconds=20)).assign(None, 65_000, 0)]
+    >>> [window.start for window in SlidingWindows(60, 20).assign(None, 65_000, 0)]
     [60000, 40000, 20000]
     """
 

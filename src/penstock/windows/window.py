@@ -21,7 +21,11 @@ WINDOW_SIZE = _PAIR.size
 
 
 class TimeWindow(NamedTuple):
-    """The time from `start` up to, and without, `end`, in milliseconds."""
+    """The time from `start` up to, and without, `end`, in milliseconds.
+
+    >>> TimeWindow(0, 10).cover(TimeWindow(10, 15)), TimeWindow(0, 10).max_timestamp
+    (TimeWindow(start=0, end=15), 9)
+    """
 
     start: Milliseconds
     end: Milliseconds

@@ -191,7 +191,7 @@ def test_a_line_that_is_not_json_is_tried_twice(tmp_path: Path, monkeypatch: pyt
 
 
 def test_open_that_raises_names_the_function() -> None:
-    from penstock import MapFunction
+    from penstock.functions import MapFunction
 
     class Opening(MapFunction[int, int]):
         def open(self, context: Any) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock import Expression, coalesce, col, concat, lit, when
+from penstock import col, lit, when
+from penstock.expressions import Expression, coalesce, concat
 from penstock.plan.expressions.nodes import Call, Column, Literal, Node
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1

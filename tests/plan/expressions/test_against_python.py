@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from penstock import Expression
+from penstock.expressions import Expression
 from tests.plan.expressions.computing import computed_array
 from tests.plan.expressions.random_expressions import COLUMNS, EXPRESSIONS, ROWS, RowError, naive, same
 

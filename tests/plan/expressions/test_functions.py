@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock import coalesce, col, concat, lit, when
+from penstock import col, lit, when
 from penstock.errors import PlanError
+from penstock.expressions import coalesce, concat
 from penstock.plan.expressions.checking import ExpressionError
 from penstock.plan.expressions.registry import known_functions
 from tests.plan.expressions.computing import compute

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from penstock import Expression, col, lit, when
+from penstock import col, lit, when
 from penstock.errors import PlanError
+from penstock.expressions import Expression
 from penstock.plan.expressions.nodes import MAX_DEPTH
 from tests.plan.expressions.random_expressions import EXPRESSIONS
 from tests.plan.expressions.test_functions import GIVES

@@ -32,20 +32,15 @@ from penstock import (
     SessionWindows,
     SlidingWindows,
     StreamEnvironment,
-    TimeWindow,
-    Trigger,
-    TriggerResult,
     TumblingWindows,
     ValueState,
     Watermarks,
-    WindowContext,
     WindowFunction,
     aggregates,
     count,
-    first,
-    last,
-    per_window,
 )
+from penstock.aggregates import first, last
+from penstock.windows import TimeWindow, Trigger, TriggerResult, WindowContext, per_window
 
 EVENTS, KEYS, PARTITIONS = 5_000, 45, 3
 STEP_MS, JITTER_MS, SLACK_MS = 10, 190, 200

@@ -21,8 +21,8 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u202
 def printable(text: str) -> str:
     r"""The text with control characters spelled out; tabs and line ends stay.
 
-    >>> print(printable("a\x1b[2Jb\tc"))
-    a\x1b[2Jb	c
+    >>> printable("a\x1b[2Jb\tc")
+    'a\\x1b[2Jb\tc'
     """
     return _CONTROL.sub(_spelled, text)
 

@@ -36,16 +36,16 @@ def columnar_windows(graph: Graph) -> Graph:
             together.setdefault((edge.step, edge.tag, edge.exchange, _gap(node)), []).append(node)
     first = {nodes[0].step: (shared, nodes) for shared, nodes in together.items()}
     merges: dict[StepId, Node] = {}
-    made = Graph()
+    made: list[Node] = []
     for node in graph:
         if node.step in first:
             shared, nodes = first[node.step]
             aggregates = tuple(dict.fromkeys(unnamed(one) for each in nodes for one in _declared(each)))
             partial = _partial(shared, nodes, aggregates, graph)
-            made.nodes[partial.step] = partial
+            made.append(partial)
             merges.update({each.step: _merge(each, partial, shared[2], aggregates) for each in nodes})
-        made.nodes[node.step] = merges.get(node.step, node)
-    return made
+        made.append(merges.get(node.step, node))
+    return Graph.of(made)
 
 
 def _partial(shared: Shared, nodes: list[Node], aggregates: tuple[Aggregate, ...], graph: Graph) -> Node:

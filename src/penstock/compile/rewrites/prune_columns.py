@@ -28,10 +28,7 @@ def prune_columns(graph: Graph) -> Graph:
             _want(wanted, edge, mine)
             if node.definition.names_columns or node.step in strict:
                 strict.add(edge.step)
-    pruned = Graph()
-    for node in graph:
-        pruned.nodes[node.step] = _pruned(node, wanted.get(node.step), node.step in strict)
-    return pruned
+    return Graph.of(_pruned(node, wanted.get(node.step), node.step in strict) for node in graph)
 
 
 def _want(wanted: dict[StepId, Wanted], edge: Input, used: Wanted) -> None:

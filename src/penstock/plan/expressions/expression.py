@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from penstock.errors import PlanError
+from penstock.experimental import experimental
 from penstock.plan.expressions import (
     functions,  # noqa: F401 - registers them
     json_form,
@@ -261,20 +262,24 @@ class Expression:
 
     # --- as JSON -------------------------------------------------------------------------------------------------------------
 
+    @experimental
     def to_data(self) -> dict[str, Any]:
         """The expression as JSON-able data, with a version."""
         return json_form.to_data(self.node, self.name)
 
+    @experimental
     def to_json(self) -> str:
         """The expression as JSON, with a version."""
         return msgspec.json.encode(self.to_data()).decode()
 
     @classmethod
+    @experimental
     def from_data(cls, data: Any) -> Expression:
         """The inverse of `to_data`. What is not known is refused."""
         return cls(*json_form.from_data(data))
 
     @classmethod
+    @experimental
     def from_json(cls, text: str | bytes) -> Expression:
         """The inverse of `to_json`. What is not known is refused."""
         return cls(*json_form.from_json(text))
@@ -303,7 +308,11 @@ class Expression:
 
 
 def col(name: str) -> Expression:
-    """A column of the stream, or a field of its records."""
+    """A column of the stream, or a field of its records.
+
+    >>> (col("price") * col("n") > 100) & col("user").is_not_null()
+    (price * n > 100) & is_not_null(user)
+    """
     return Expression(Column(name), name)
 
 
@@ -326,6 +335,11 @@ def when(condition: Any) -> When:
     """A choice: `when(col("n") > 0).then("some").when(col("n") == 0).then("none").otherwise("?")`.
 
     Null counts as false. What is not chosen is not computed.
+
+    >>> from penstock import StreamEnvironment
+    >>> numbers = StreamEnvironment(executor="inline").from_collection([{"n": 2}, {"n": 0}, {"n": None}])
+    >>> numbers.select(shown=when(col("n") > 0).then("some").otherwise("none")).execute_and_collect()
+    [{'shown': 'some'}, {'shown': 'none'}, {'shown': 'none'}]
     """
     return When((), _node(condition))
 

@@ -35,7 +35,7 @@ from penstock.runtime.services import Services
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputColumn:
     """A column of a result."""
 
     name: str
@@ -51,7 +51,7 @@ class Output:
         return text if self.passes == self.name else f"{self.name} = {text}"
 
 
-def outputs_of(columns: Iterable[str | Expression], computed: Mapping[str, Any], name: str | None) -> tuple[Output, ...]:
+def outputs_of(columns: Iterable[str | Expression], computed: Mapping[str, Any], name: str | None) -> tuple[OutputColumn, ...]:
     """The columns of a result, as they were written."""
     if isinstance(name, Expression | When | Then):
         raise PlanError(
@@ -61,7 +61,7 @@ def outputs_of(columns: Iterable[str | Expression], computed: Mapping[str, Any],
     outputs = []
     for column in columns:
         if isinstance(column, str):
-            outputs.append(Output(column, Column(column)))
+            outputs.append(OutputColumn(column, Column(column)))
             continue
         if not isinstance(column, Expression):
             raise PlanError(
@@ -69,7 +69,7 @@ def outputs_of(columns: Iterable[str | Expression], computed: Mapping[str, Any],
             )
         if column.name is None:
             raise PlanError(f"the column {column!r:.200} has no name", hint='say name=expression, or expression.alias("name")')
-        outputs.append(Output(column.name, column.node))
+        outputs.append(OutputColumn(column.name, column.node))
     for key, value in computed.items():
         if isinstance(value, str):
             raise PlanError(
@@ -77,7 +77,7 @@ def outputs_of(columns: Iterable[str | Expression], computed: Mapping[str, Any],
             )
         if isinstance(value, When | Then):
             raise PlanError(f"{key}=: a choice has no end", hint="end it with .otherwise(value)")
-        outputs.append(Output(key, lit(value).node))
+        outputs.append(OutputColumn(key, lit(value).node))
     if not outputs:
         raise PlanError("no columns were named", hint='for example select("user", total=col("price") * col("n"))')
     names = [output.name for output in outputs]
@@ -125,7 +125,7 @@ class Filter(Definition):
 class Project(Definition):
     """Rows of computed columns; with `keeps_others` beside those that they had. `where`: file:line of the step in the program."""
 
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
     keeps_others: bool = False
     where: str = ""
     names_columns: ClassVar[bool] = True
@@ -152,7 +152,7 @@ class Project(Definition):
             return Schema.of(made.items())
         return None if given is None else Schema.of({**given.fields(), **made}.items())
 
-    def _type(self, output: Output, given: Schema | None) -> pa.DataType | None:
+    def _type(self, output: OutputColumn, given: Schema | None) -> pa.DataType | None:
         """Of a column that passes, the type that it has; of a computed one, that of its values."""
         kind = check(output.node, given).type
         return kind if given is None or output.passes is None else given.type_of(output.passes)

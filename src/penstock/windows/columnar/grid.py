@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from penstock.ids import MAX_WATERMARK, Milliseconds
+from penstock.records import Timestamps
 from penstock.windows.assigners import AlignedWindows
 from penstock.windows.spec import WindowSpec
 
-Times = npt.NDArray[np.int64]
-T = TypeVar("T", int, Times)
+T = TypeVar("T", int, Timestamps)
 
 
 @dataclass(frozen=True, slots=True)
