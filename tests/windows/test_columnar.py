@@ -138,7 +138,8 @@ def rounded(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(rounded, value))
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < 1e9 else f"{value:.9g}"
+        near = float(f"{value:.9g}")
+        return int(near) if near.is_integer() and abs(near) < 1e9 else f"{near:.9g}"
     return value
 
 
