@@ -6,7 +6,6 @@ ending.
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import threading
 import time
@@ -21,11 +20,10 @@ LEAST_S = 1.0
 def ended_within(seconds: float, action: Callable[[], object], name: str = "penstock-bounded") -> bool:
     """Did the action end in time? Raises what it raised."""
     raised: list[BaseException] = []
-    context = contextvars.copy_context()
 
     def run() -> None:
         try:
-            context.run(action)
+            action()
         except BaseException as error:
             raised.append(error)
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.compile.programs import Planned
+from penstock.compile.in_process import Planned
 from penstock.ids import Epoch
 from penstock.jobs.lineage import Lineage, read_lineage
 from penstock.jobs.liveness import ask_driver, is_driven, stop_driver

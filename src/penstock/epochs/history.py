@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Protocol, runtime_checkable
 
+from penstock.epochs.lifecycle import State
 from penstock.epochs.starting.rescaling import Rescale
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds, StepId
 from penstock.jobs.left_out import NOTHING, LeftOut, left_out_by
@@ -183,6 +184,13 @@ class RunListener(Protocol):
 
     def ended(self, result: JobResult | None, error: BaseException | None) -> None:
         """The run is over, with a result or with an error."""
+
+
+@runtime_checkable
+class StateListener(Protocol):
+    """A listener that is also told of the driver's states."""
+
+    def entered(self, state: State) -> None: ...
 
 
 @runtime_checkable

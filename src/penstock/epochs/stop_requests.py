@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.epochs.clock import Clock
+from penstock.epochs.lifecycle import State
 from penstock.epochs.starting.draining import why_not_drain
 from penstock.epochs.starting.rescaling import Rescale, asked_rescale
 from penstock.jobs.lease import Released
@@ -39,6 +40,11 @@ class StopRequests:
         """Is time to end before the job stops? Who stops it by a signal does not want to wait for that."""
         asked = self._stop is not None and bool(self._stop.options.get("drain"))
         return not self.handed_over and self._hurried is None and (asked or (self.idle and self._drain))
+
+    @property
+    def state(self) -> State:
+        """What a driver does that is to end."""
+        return "rescaling" if self.rescale is not None else "draining" if self.draining else "stopping"
 
     def look_ahead(self) -> bool:
         """Was the job told to stop, without a drain? Reads requests though the loop is held up. From any thread."""

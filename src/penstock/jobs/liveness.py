@@ -39,11 +39,22 @@ def is_driven(storage: Storage) -> bool | None:
     return is_alive(term) if term.host == socket.gethostname() else None
 
 
+def wrote(term: TermInfo, status: Status) -> bool:
+    """Is the status of this driver? One process may drive a job several times."""
+    return (status.host, status.pid) == (term.host, term.pid) and status.updated_ms >= term.started_ms
+
+
 def has_ended(term: TermInfo, status: Status | None) -> bool:
-    """Has the driver itself said that it is through? One process may drive a job several times."""
-    if status is None or status.phase == "running" or (status.host, status.pid) != (term.host, term.pid):
-        return False
-    return status.updated_ms >= term.started_ms
+    """Has the driver itself said that it is through?"""
+    return status is not None and status.phase != "running" and wrote(term, status)
+
+
+def state_of(storage: Storage, term: TermInfo, status: Status | None) -> str:
+    """What a driver that lives is doing (see `penstock.epochs.lifecycle`); "" if it has not said."""
+    lease, attempt = read_lease(storage), read_attempt(storage)
+    if attempt is not None and attempt.term == term.term and (lease is None or lease.term < term.term):
+        return "taking over"
+    return status.state if status is not None and wrote(term, status) else ""
 
 
 def is_alive(term: TermInfo) -> bool:

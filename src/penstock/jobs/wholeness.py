@@ -17,7 +17,7 @@ import logging
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from penstock.diagnosis.invocation import again_with
+from penstock.diagnosis.invocation import Invocation
 from penstock.errors import CorruptFileError, NotFoundError, PenstockError
 from penstock.ids import Epoch, JobId, Milliseconds
 from penstock.jobs.listing import epochs_in, state_files_in
@@ -129,7 +129,7 @@ def newest_whole(storage: Storage, job: JobId) -> Epoch | None:
     return None
 
 
-def with_way_out(storage: Storage, job: JobId, error: CorruptFileError) -> CorruptFileError:
+def with_way_out(storage: Storage, job: JobId, error: CorruptFileError, invocation: Invocation) -> CorruptFileError:
     """The error, with the newest epoch that is whole, and how to go on from there."""
     log.warning("%s; looking for the newest epoch that is whole", error.what)
     epoch = newest_whole(storage, job)
@@ -139,5 +139,6 @@ def with_way_out(storage: Storage, job: JobId, error: CorruptFileError) -> Corru
             "mirror (--from SNAPSHOT)"
         )
     else:
-        hint = f"put it back from a copy; or go on from epoch {epoch}, the newest that is whole: {again_with('--fall-back')}"
+        again = invocation.again_with("--fall-back")
+        hint = f"put it back from a copy; or resume from epoch {epoch}, the newest that is whole: {again}"
     return CorruptFileError(error.what, detail=error.detail, hint=hint)

@@ -509,7 +509,7 @@ def test_a_driver_that_works_is_left_alone(tmp_path: Path) -> None:
     result = standby.ended()
     assert result.finished
     assert result.epochs == 0
-    assert standby.heard.lines[-1].startswith("stands by no more: the job is finished")
+    assert standby.heard.lines[-1].startswith("no longer stands by: the job is finished")
     assert {manifest.term for manifest in manifests(tmp_path)} == {1}
     check_exact(tmp_path)
 

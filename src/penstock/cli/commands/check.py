@@ -13,7 +13,7 @@ from rich.text import Text
 from penstock.cli.screen.printable import echo
 from penstock.cli.screen.problems import clean_errors
 from penstock.cli.screen.tables import console_for, print_table
-from penstock.compile.programs import within
+from penstock.compile.in_process import within
 from penstock.snapshots.restore.preflight import Preflight, check
 
 _STYLES = {"incompatible": "bold red", "dropped": "red", "removed": "red", "migrates": "yellow", "new": "cyan", "added": "cyan"}

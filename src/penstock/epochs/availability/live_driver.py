@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from penstock.config import JobConfig
-from penstock.diagnosis.invocation import again_with, go_on_anyway
+from penstock.diagnosis.invocation import UNATTENDED, Invocation
 from penstock.epochs.availability.lease_holder import drives
 from penstock.epochs.availability.standby import SHARE, Seen, observe
 from penstock.errors import JobDrivenError
@@ -32,6 +32,7 @@ def check_not_driven(
     config: JobConfig,
     *,
     tell: Callable[[str], None],
+    invocation: Invocation = UNATTENDED,
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
@@ -47,8 +48,8 @@ def check_not_driven(
     if driver is None:
         tell(f"{seen.driver} gave no sign of life: it is gone, or hangs")
         return
-    refusal = _refusal(storage, driver)
-    if not go_on_anyway(refusal, "Take the job over from it?"):
+    refusal = _refusal(storage, driver, invocation)
+    if not invocation.confirmed(refusal, "Take the job over from it?"):
         raise refusal
 
 
@@ -80,7 +81,7 @@ def watch(
     return None
 
 
-def _refusal(storage: Storage, seen: Seen) -> JobDrivenError:
+def _refusal(storage: Storage, seen: Seen, invocation: Invocation) -> JobDrivenError:
     term = read_term(storage, seen.term)
     since = ""
     if term is not None:
@@ -89,5 +90,5 @@ def _refusal(storage: Storage, seen: Seen) -> JobDrivenError:
         f"the job is driven already: by {seen.driver}{since}",
         detail=f"it gave a sign of life just now, in {storage.uri}",
         hint=f"`penstock stop {storage.uri.removeprefix('file://')}` stops it after its epoch; "
-        f"to take the job over, so that it fails: {again_with('--take-over')}",
+        f"to take the job over, so that it fails: {invocation.again_with('--take-over')}",
     )

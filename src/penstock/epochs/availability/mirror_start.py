@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.diagnosis.invocation import again_with
+from penstock.diagnosis.invocation import UNATTENDED, Invocation
 from penstock.epochs.availability.live_driver import may_be_driven, watch
 from penstock.epochs.availability.standby import Seen, observe
 from penstock.epochs.committing.commit_protocol import mark_done
@@ -50,6 +50,7 @@ def check_start(
     force: bool,
     fall_back: bool,
     tell: Callable[[str], None],
+    invocation: Invocation = UNATTENDED,
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
@@ -67,7 +68,7 @@ def check_start(
             f"the mirror {storage.uri} is not whole: {paths.manifest(info.mirrored)} is missing, and was mirrored",
             detail=f"{paths.MIRROR} tells of epoch {info.mirrored}; the newest that is there is {newest or 'none'}",
             hint="put it back from a copy; or go on from what is there, and lose what came after it: "
-            f"{again_with('--fall-back')}",
+            f"{invocation.again_with('--fall-back')}",
         )
     info = msgspec.structs.replace(info, mirrored=newest)  # it may be further than was noted
     tell(f"{storage.uri} is a mirror of {info.storage}, as of epoch {info.mirrored}: {info.lost}")

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 
-from penstock.epochs.executor import Executor, OpensState
+from penstock.epochs.executor import OpensState
 from penstock.epochs.planning.report_check import revive
+from penstock.epochs.setup import Setup
 from penstock.epochs.starting.takeover import Taken
 from penstock.errors import CorruptFileError, EpochFailedError
 from penstock.ids import Epoch
 from penstock.jobs.wholeness import check_content, state_files, with_way_out
 from penstock.runtime.messages import EpochOrder, PartitionState
-from penstock.storage import Storage
 
 log = logging.getLogger("penstock")
 
@@ -23,10 +23,11 @@ log = logging.getLogger("penstock")
 class StateOpening:
     """Has the state opened once, however often a take-over is tried."""
 
-    def __init__(self, storage: Storage, executor: Executor, *, fall_back: bool) -> None:
-        self._storage = storage
-        self._executor = executor
-        self._fall_back = fall_back
+    def __init__(self, setup: Setup) -> None:
+        self._storage = setup.storage
+        self._executor = setup.executor
+        self._fall_back = setup.config.fall_back
+        self._invocation = setup.invocation
         self._known: set[str] | None = None
         """Files that were checked."""
 
@@ -48,7 +49,7 @@ class StateOpening:
         except CorruptFileError as error:
             if taken.elsewhere or self._fall_back:
                 raise
-            raise with_way_out(self._storage, taken.info.job, error) from None
+            raise with_way_out(self._storage, taken.info.job, error, self._invocation) from None
         return True
 
     def _open(self, taken: Taken, executor: OpensState) -> None:

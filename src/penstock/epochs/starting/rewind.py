@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from penstock.compile.renames import by_new_name
 from penstock.config import Guarantee, JobConfig
 from penstock.connectors.protocol import Committer, Fences, KnowsPlaces, Published, Repairs, RollsBack, TellsPublished
-from penstock.diagnosis.invocation import go_on_anyway
+from penstock.diagnosis.invocation import Invocation
 from penstock.errors import ConfigError, CorruptFileError, PenstockError, RepeatedOutputError, SinkError
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, JobId, StepId
@@ -158,6 +158,7 @@ def look_back(
     committers: Mapping[StepId, Committer],
     descriptions: Mapping[StepId, str],
     elsewhere: Epoch,
+    invocation: Invocation,
 ) -> Rewind | None:
     """Decide whether the job goes back; refuse, or ask, where that would repeat output. Nothing is changed yet.
 
@@ -199,7 +200,7 @@ def look_back(
         for step, committer in sorted(committers.items())
     ]
     _refuse_obstacles(back, facts)
-    _refuse_repeats(back, facts, config)
+    _refuse_repeats(back, facts, config, invocation)
     _tell(back, facts)
     _warn_of_removed(given_up, head.renamed, committers)
     return back
@@ -274,7 +275,7 @@ def _refuse_obstacles(back: Rewind, facts: Sequence[SinkFacts]) -> None:
         raise SinkError(f"the output cannot be put back to what it was in epoch {back.to}", detail="\n".join(found))
 
 
-def _refuse_repeats(back: Rewind, facts: Sequence[SinkFacts], config: JobConfig) -> None:
+def _refuse_repeats(back: Rewind, facts: Sequence[SinkFacts], config: JobConfig, invocation: Invocation) -> None:
     moved = left_behind(facts)
     lines = [*repeated(back, facts), *moved]
     if not lines:
@@ -287,7 +288,7 @@ def _refuse_repeats(back: Rewind, facts: Sequence[SinkFacts], config: JobConfig)
             hint="--repeat-output (repeat_output=True) to do so; "
             f"or first remove from the targets what was written after that epoch{instead}",
         )
-        if not go_on_anyway(refusal, "Publish it again?"):
+        if not invocation.confirmed(refusal, "Publish it again?"):
             raise refusal
     for line in lines:
         log.warning("output will be repeated: %s", line)

@@ -19,13 +19,14 @@ import msgspec
 from penstock.compile.compatibility import check_rewritings_trusted
 from penstock.compile.compiler import Target, compile_program
 from penstock.compile.layout import Claims
-from penstock.compile.programs import Program, record_program
+from penstock.compile.programs import record_program
 from penstock.compile.renames import as_called_now, by_new_name, former_names
 from penstock.config import Guarantee, JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.epochs.committing.commit_protocol import commit_sinks, mark_done
 from penstock.epochs.committing.intents import read_intent
 from penstock.epochs.committing.retention import orphans
+from penstock.epochs.setup import Setup
 from penstock.epochs.starting.draining import check_not_drained
 from penstock.epochs.starting.migration import Times, migrate_states
 from penstock.epochs.starting.output_replacement import begun, finish_repair
@@ -37,7 +38,7 @@ from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.jobs import paths
 from penstock.jobs.left_out import LeftOut
 from penstock.jobs.manifest import Manifest, Restored, Rewind, SourceState, StateLayout, load_manifest, version_of
-from penstock.jobs.terms import Head, JobInfo, check_same_job, fenced, find_head, open_job, take_term
+from penstock.jobs.terms import Head, JobInfo, check_same_job, fenced, find_head, open_job
 from penstock.jobs.wholeness import state_files, with_way_out
 from penstock.plan.nodes import Graph
 from penstock.runtime.job import CompiledJob
@@ -88,16 +89,9 @@ class Taken:
     """State files that this start has copied, and read back whole."""
 
 
-def take_over(
-    graph: Graph,
-    config: JobConfig,
-    storage: Storage,
-    start: Start | None,
-    python_paths: tuple[str, ...] = (),
-    program: Program | None = None,
-    take: Callable[[Storage, int], Term] = take_term,
-) -> Taken:
+def take_over(setup: Setup, start: Start | None, take: Callable[[Storage, int], Term]) -> Taken:
     """Take a term, and compile the program on what is committed. Nothing is committed yet."""
+    config, storage, program = setup.config, setup.storage, setup.program
     check_installed(config.state_store)
     if start is None:
         check_not_drained(storage)
@@ -108,7 +102,7 @@ def take_over(
     try:
         head = find_head(storage, fall_back=config.fall_back, whole=info.job if start is None else None)
     except CorruptFileError as error:
-        raise error if config.fall_back else with_way_out(storage, info.job, error) from None
+        raise error if config.fall_back else with_way_out(storage, info.job, error, setup.invocation) from None
     check_same_job(storage, info, head.manifest)
     if head.manifest is not None and head.manifest.term >= term:
         if head.manifest.term > term and storage.exists(paths.term(head.manifest.term)):
@@ -117,10 +111,10 @@ def take_over(
     before = head.manifest if start is None else start.before
     key_groups = KeyGroups(info.max_parallelism, before.state.key_hash if before else NEW_JOBS)
     compiled = compile_program(
-        graph,
+        setup.graph,
         before.state if before else None,
         before.sources if before else {},
-        target_of(config, storage, info, key_groups, term, python_paths),
+        target_of(config, storage, info, key_groups, term, setup.python_paths),
         allow_dropped=config.allow_dropped_state,
         newest=head.manifest.state if head.manifest else None,
     )

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.compile.explain import user_function
-from penstock.compile.programs import Planned, find_program, within
+from penstock.compile.in_process import Planned, within
+from penstock.compile.programs import find_program
 from penstock.compile.renames import as_called_now
 from penstock.epochs.planning.report_merge import metrics_of
 from penstock.errors import ConfigError, StorageError

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.compile.compatibility import check_trusted
 from penstock.compile.compiler import Target, compile_program
-from penstock.compile.programs import Planned
+from penstock.compile.in_process import Planned
 from penstock.epochs.planning.admission import Admission
 from penstock.epochs.planning.inputs import SourcePlan
 from penstock.epochs.planning.report_merge import files_of, next_due, next_layout, watermarks_of
