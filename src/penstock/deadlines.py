@@ -59,3 +59,23 @@ class Closing:
                 log.warning("while closing: %s did not end in %.0f s, and is left behind", what, self._monotonic() - began)
         except Exception as error:
             log.warning("while closing: %s", error)
+
+
+class OpenEnds:
+    """What is open, in order, each with a name for people. All is closed within `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._open: list[tuple[str, Callable[[], object]]] = []
+
+    def add(self, what: str, close: Callable[[], object]) -> None:
+        self._open.append((what, close))
+
+    def closing(self) -> Closing:
+        return Closing(self._seconds)
+
+    def close(self, closing: Closing | None = None) -> None:
+        closing = closing or self.closing()
+        found, self._open = self._open, []
+        for what, close in found:
+            closing.end(what, close)

@@ -410,7 +410,7 @@ def test_an_epoch_that_was_given_up_unpublished_is_refused(tmp_path: Path) -> No
     unpublished = head(tmp_path).epoch
     with pytest.raises(Crash):
         run(tmp_path, 2, start=BACK, executor=Interrupted(2, crash))
-    with pytest.raises(SinkError, match=f"epoch {unpublished} .* was given up before its output was published"):
+    with pytest.raises(SinkError, match=f"epoch {unpublished} .* was abandoned before its output was published"):
         run(tmp_path, 1, start=unpublished)
     run(tmp_path, 2)
     assert rows(tmp_path) == expected((1, AT), (2, COUNT))

@@ -36,7 +36,7 @@ from penstock.storage.sealed import enclose, enclosed
 
 VERSION = 1
 MODULES = 500
-"""Of so many modules of its own, at most, a program's record tells."""
+"""Maximum number of own modules in a program's record."""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         """The arguments as they were given; `ConfigError` if the record does not hold them all."""
         if self.redacted:
             raise ConfigError(
-                "the program was started with arguments that look like secrets, which are not kept",
+                "the program was started with arguments that look like secrets, which are not stored",
                 detail=f"recorded: {shlex.join(self.arguments)}",
                 hint="give all of its arguments again on the command line, with the real values instead of "
                 f"{MASK}: penstock replay JOB@EPOCH -- ARGS",

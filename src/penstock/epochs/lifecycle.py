@@ -24,8 +24,8 @@
 
 Any state but the last four leads to `failed`, and to `fenced` once the job is being taken over.
 
-The main thread alone moves from state to state. `status.json` names the state from the take-over epoch on, and `penstock jobs`
-shows it.
+The main thread alone moves from state to state. `status.json` names the state from the first epoch on, and `penstock jobs` shows
+it.
 """
 
 from __future__ import annotations

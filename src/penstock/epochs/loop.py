@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from functools import partial
 
+from penstock.deadlines import OpenEnds
 from penstock.epochs.availability.lease_holder import SignOfLife
-from penstock.epochs.closing import OpenEnds, quietly
 from penstock.epochs.committing.commit_protocol import commit_sinks
 from penstock.epochs.committing.intents import write_intent
 from penstock.epochs.committing.persisting import Persistence
-from penstock.epochs.committing.pipeline import RanEpoch
 from penstock.epochs.driven import Driven
 from penstock.epochs.executor import Abandons
-from penstock.epochs.history import JobResult, record_of
+from penstock.epochs.history import JobResult
 from penstock.epochs.lifecycle import Lifecycle
 from penstock.epochs.planning.epoch_planner import Decision
 from penstock.epochs.planning.next_manifest import manifest_after
 from penstock.epochs.planning.report_check import check_reports
-from penstock.epochs.planning.report_merge import committables_of, files_of
+from penstock.epochs.planning.report_merge import committables_of
 from penstock.epochs.recovery import Recovery
 from penstock.epochs.setup import Setup
 from penstock.epochs.starting.local_state import LocalState
@@ -68,18 +68,16 @@ class EpochLoop:
         self._inbox = Inbox(setup.storage)
         self._requests = StopRequests(self._inbox, self._clock, drain=self._config.drain)
         self._persistence = Persistence(self._config.restart, self._clock, self._asked_to_stop)
-        self._local = LocalState(self._config, setup.executor)
-        self._ends = OpenEnds(self._config.stop_within)
+        self._local = LocalState(setup)
+        self._ends = OpenEnds(to_ms(self._config.stop_within) / 1000)
         self._sequence = TakeOverSequence(
-            setup, start=start, life=self._life, local=self._local, persistence=self._persistence, ends=self._ends
+            setup=setup, start=start, life=self._life, local=self._local, persistence=self._persistence, ends=self._ends
         )
         self._at_once = False
         """Stopped in the middle of something: nothing is waited for."""
         self._overdue = ""
         """Why what runs is not waited for, though the job was to stop after it."""
         self._came_round = 0.0
-        self._warned: set[str] = set()
-        """Steps whose warning has been passed on."""
         self._warmed = time.monotonic()
         self._taken_over: Driven | None = None
         self._recovery: Recovery
@@ -108,7 +106,7 @@ class EpochLoop:
         return time.monotonic() - self._came_round if self._came_round else 0.0
 
     def give_up(self, because: str) -> None:
-        """Stop without waiting for anything any more. Safe from another thread, which then interrupts the executor."""
+        """Stop without waiting for anything. Safe from another thread, which then interrupts the executor."""
         self._overdue = because
         if self._taken_over is not None:
             self._taken_over.pipeline.give_up(EpochFailedError(because))
@@ -142,8 +140,8 @@ class EpochLoop:
         """The take-over is committed: what there is to do before the first epoch."""
         self._sequence.finish(self._driven)
         self._recovery = Recovery(
-            self._setup,
-            self._driven,
+            setup=self._setup,
+            driven=self._driven,
             persistence=self._persistence,
             requests=self._requests,
             lifecycle=self._lifecycle,
@@ -153,7 +151,7 @@ class EpochLoop:
         self._lifecycle.enter("running")
         if self._rescaling is not None:
             fail_point("rescale:taken-over")
-            message, result = self._rescaling.told(self._clock.now_ms())
+            message, result = self._rescaling.summary(self._clock.now_ms())
             log.info("%s", message)
             answer = partial(self._inbox.answer, self._rescaling.request, True, message, **result)
             self._persistence.if_possible(answer, "the request to rescale was not answered")
@@ -200,8 +198,8 @@ class EpochLoop:
             self._ends.close(closing)
             if self._requests.rescale is None:
                 self._local.ends(finished=driven is not None and driven.result.finished)
-                quietly(executor.close)  # which has a deadline of its own
-        quietly(self._local.leave)
+                _quietly(executor.close)  # which has a deadline of its own
+        _quietly(self._local.leave)
 
     # --- one turn ----------------------------------------------------------------------------------------------------------
 
@@ -270,7 +268,7 @@ class EpochLoop:
                 driven.planner.fell_short(decision, min(short))
                 driven.abort(order.epoch, reports)
                 return
-            self._warn(reports)
+            driven.warn(reports)
             fail_point("epoch:ran")
             check_reports(driven.job, reports)
         except PenstockError:
@@ -279,25 +277,7 @@ class EpochLoop:
         if config.guarantee == "at-least-once":
             commit_sinks(driven.committers, committables_of(reports), publication_of(order))
         manifest = manifest_after(driven.head, decision, reports, config, self._clock.now_ms())
-        record = record_of(
-            manifest,
-            reports,
-            sources={source.step for source in driven.sources},
-            sinks=set(driven.committers),
-            started_ms=decision.started_ms,
-            run_seconds=time.perf_counter() - started,
-        )
-        ran = RanEpoch(
-            manifest=manifest,
-            files=files_of(reports),
-            contents={report.state.name: report.delta for report in reports if report.state is not None and report.delta},
-            reports=reports,
-            record=record,
-            started=started,
-            final=decision.final,
-            durable=durability.durable,
-            flush=durability.flush,
-        )
+        ran = driven.ran(decision, reports, manifest, started)
         driven.head = manifest
         driven.planner.ran(decision, reports)
         if durability.durable:
@@ -308,17 +288,10 @@ class EpochLoop:
         self._recovery.careful = max(0, self._recovery.careful - 1)
         self._warmed = time.monotonic()
         took = time.perf_counter() - started
-        driven.admission.learn(record.records_in, took)
+        driven.admission.learn(ran.record.records_in, took)
         pause = to_ms(config.epoch_interval) / 1000 - took
         if pause > 0:
             self._clock.pause(pause, self._asked_to_stop)
-
-    def _warn(self, reports: list[TaskReport]) -> None:
-        """Pass on what tasks have to say, once for each step."""
-        for step, text in (item for report in reports for item in report.warnings.items()):
-            if step not in self._warned:
-                self._warned.add(step)
-                log.warning("%s", text)
 
     def _wait(self, wake_ms: Milliseconds | None) -> None:
         if not self._driven.pipeline.look()[1]:
@@ -330,3 +303,10 @@ class EpochLoop:
         if wake_ms is not None and wake_ms != MAX_WATERMARK:
             pause = max(0.001, min(0.25, (wake_ms - self._clock.now_ms()) / 1000))
         self._clock.sleep(pause)
+
+
+def _quietly(action: Callable[[], None]) -> None:
+    try:
+        action()
+    except Exception as error:
+        log.warning("while closing: %s", error)

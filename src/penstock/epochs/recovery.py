@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from penstock.epochs.committing.intents import read_intent
 from penstock.epochs.committing.persisting import Persistence
@@ -38,32 +39,23 @@ CAREFUL = 20
 """This many epochs wait for the commit of the one before, after layers were not where a task ran."""
 
 
+@dataclass(slots=True, kw_only=True)
 class Recovery:
     """Of one loop. `overdue`: why the stop is not to be waited for any longer, "" if it is."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        driven: Driven,
-        *,
-        persistence: Persistence,
-        requests: StopRequests,
-        lifecycle: Lifecycle,
-        overdue: Callable[[], str],
-    ) -> None:
-        self._setup = setup
-        self._driven = driven
-        self._persistence = persistence
-        self._requests = requests
-        self._lifecycle = lifecycle
-        self._overdue = overdue
-        self._failures: list[Seen] = []
-        """In a row: since the last epoch that ran, or the job was idle."""
-        self._unmade: Epoch | None = None
-        """The head when a commit on top of it failed: until one succeeds, that failure counts."""
-        self._tried: list[RanEpoch] = []
-        """Epochs whose commit failed, until it is known whether they are committed."""
-        self.careful = 0
+    setup: Setup
+    driven: Driven
+    persistence: Persistence
+    requests: StopRequests
+    lifecycle: Lifecycle
+    overdue: Callable[[], str]
+    careful: int = 0
+    _failures: list[Seen] = field(default_factory=list)
+    """In a row: since the last epoch that ran, or the job was idle."""
+    _unmade: Epoch | None = None
+    """The head when a commit on top of it failed: until one succeeds, that failure counts."""
+    _tried: list[RanEpoch] = field(default_factory=list)
+    """Epochs whose commit failed, until it is known whether they are committed."""
 
     def attempt(self, step: Callable[[], bool]) -> bool:
         """Take a step, and recover if it fails: the restart policy decides about every kind of failure. False: there are more."""
@@ -72,7 +64,7 @@ class Recovery:
         except (FencedError, SinkRefusedError):
             raise
         except DeltaTooLargeError:
-            self._driven.checkpoints.wanted = True
+            self.driven.checkpoints.wanted = True
         except LayersLostError as error:
             log.info("%s", error.what)
             self.careful = CAREFUL
@@ -87,63 +79,61 @@ class Recovery:
     def forgive(self) -> None:
         """An epoch has run, or there is nothing to do: what failed before no longer counts, unless it was a commit, and is yet to
         succeed."""
-        if self._unmade is None or self._driven.pipeline.head.epoch > self._unmade:
+        if self._unmade is None or self.driven.pipeline.head.epoch > self._unmade:
             self._failures, self._unmade = [], None
 
     def _recover(self, error: PenstockError, *, free: bool = False) -> None:
         """`free`: this failure does not count."""
-        if not free:
-            self._lifecycle.enter("recovering")
         while True:
-            if self._overdue():
+            if self.overdue():
                 raise error
             if not free:
+                self.lifecycle.enter("recovering")
                 self._wait_after(error)
             try:
                 if isinstance(error, ExecutorLostError):
-                    self._setup.executor.restart()
+                    self.setup.executor.restart()
                 self._regroup(error)
-                if self._setup.config.guarantee == "at-most-once":
+                if self.setup.config.guarantee == "at-most-once":
                     self._skip_failed()
                 break
             except (FencedError, SinkRefusedError):
                 raise
             except PenstockError as another:  # the storage, say, is not back yet
                 error, free = another, False
-                self._lifecycle.enter("recovering")
-        if self._lifecycle.state == "recovering":
-            self._lifecycle.enter("running")
+        if self.lifecycle.state == "recovering":
+            self.lifecycle.enter("running")
 
     def _give_up_if_damaged(self, error: CorruptFileError) -> None:
         """A damaged file of state stays damaged; and the longer the job runs, the fewer whole epochs are kept."""
-        storage, head = self._setup.storage, self._driven.pipeline.head
+        storage, head = self.setup.storage, self.driven.pipeline.head
         try:
             damaged = is_damaged(storage, error.what, state_files(head.state))
-            found = with_way_out(storage, head.job, error, self._setup.invocation) if damaged else None
+            found = with_way_out(storage, head.job, error, self.setup.invocation) if damaged else None
         except StorageError as another:
-            log.warning("whether state is damaged cannot be seen now: %s", another.what)
+            log.warning("cannot tell now whether state is damaged: %s", another.what)
             return
         if found is not None:
             raise found from error
 
     def _wait_after(self, error: PenstockError) -> None:
         self._failures.append(seen(error))
-        self._persistence.restarts += 1
-        self._driven.orphans.failed()
-        config = self._setup.config
+        self.persistence.restarts += 1
+        self.driven.orphans.failed()
+        config = self.setup.config
         verdict = after_failures(self._failures, config.restart, skips=config.guarantee == "at-most-once")
         if isinstance(verdict, GiveUp):
-            error.add_note(f"{verdict.because}; the last committed epoch is {self._driven.pipeline.head.epoch}")
+            error.add_note(f"{verdict.because}; the last committed epoch is {self.driven.pipeline.head.epoch}")
             raise error
         if verdict.repeated:
-            log.warning("the same error again, trying again in %d ms: %s", verdict.delay_ms, error.what)
+            log.warning("the same error again; trying again in %d ms: %s", verdict.delay_ms, error.what)
         else:
-            log.warning("failure %d in a row, trying again in %d ms: %s", len(self._failures), verdict.delay_ms, error)
-        self._persistence.pause(verdict.delay_ms / 1000)
+            log.warning("failure %d in a row; trying again in %d ms: %s", len(self._failures), verdict.delay_ms, error)
+        self.persistence.pause(verdict.delay_ms / 1000)
 
     def _regroup(self, error: PenstockError) -> None:
         """What can still be committed is; what was run on top of what cannot is discarded."""
-        driven, pipeline = self._driven, self._driven.pipeline
+        driven, pipeline = self.driven, self.driven.pipeline
         failed = isinstance(error, LayersLostError)
         try:
             pipeline.drain()
@@ -158,7 +148,7 @@ class Recovery:
             self._tried = discarded.tried
             for ran in discarded.untouched:
                 driven.abort(ran.manifest.epoch, ran.reports)
-        committed = find_head(self._setup.storage).manifest
+        committed = find_head(self.setup.storage).manifest
         if committed is not None and committed.epoch > pipeline.head.epoch:
             # The outcome of creating the manifest was not known, and it was created after all.
             if committed.term != driven.term:
@@ -171,11 +161,11 @@ class Recovery:
         self._tried = []
         _, waiting = pipeline.look()
         driven.head = waiting[-1].manifest if waiting else pipeline.head
-        self._requests.idle = False
+        self.requests.idle = False
 
     def _skip_failed(self) -> None:
         """At most once: what the failed epoch was to read is not read again."""
-        driven, setup, head = self._driven, self._setup, self._driven.pipeline.head
+        driven, setup, head = self.driven, self.setup, self.driven.pipeline.head
         sources = read_intent(setup.storage, head.job, head.epoch)
         if sources:
             number = driven.planner.new_plan_number()

@@ -25,7 +25,7 @@ log = logging.getLogger("penstock")
 class StatusWriter:
     """A `RunListener` that writes the run's status: at most once a second, with every state of its driver, and at the end.
 
-    Not before the take-over epoch is committed: until then a run may yet find out that the storage is not its own.
+    Not at the start: until its first epoch is committed a run may yet find out that the storage is not its own.
     """
 
     def __init__(self, storage: Storage, name: str) -> None:
@@ -47,7 +47,7 @@ class StatusWriter:
     def entered(self, state: State) -> None:
         with self._writing:
             self._status = msgspec.structs.replace(self._status, state=state)
-            if state == "running" or (self._written and state not in OVER):
+            if self._written and state not in OVER:
                 self._write()
 
     def __call__(self, record: EpochRecord) -> None:

@@ -34,7 +34,6 @@ from penstock.jobs.terms import check_settings, left_out_of
 from penstock.running.audience import Audience
 from penstock.running.signals import StopSignals
 from penstock.running.stop_deadline import StopDeadline
-from penstock.runtime.job import CompiledJob
 from penstock.snapshots.restore.restore import starting_from
 from penstock.state.stores.cleaning import clean_beside
 from penstock.timing.durations import to_ms
@@ -84,7 +83,7 @@ class Driver:
                     log.warning("this standby failed: %s", error, exc_info=not isinstance(error, PenstockError))
                     what = error.what if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
                     did = "gave the job up" if progress.epochs else "could not take the job over"
-                    self._tell(f"{did}, and stands by again: {what}")
+                    self._tell(f"{did} and stands by again: {what}")
                 self._lifecycle.enter("standing by")
 
     # --- standing by -------------------------------------------------------------------------------------------------------
@@ -102,7 +101,7 @@ class Driver:
     def _stand_by(self, rest: float) -> TakeOver | End | None:
         def prepare() -> None:
             if isinstance(self._setup.executor, Prepares):
-                self._setup.executor.prepare(self._config.parallelism, self._rehearse)
+                self._setup.executor.prepare(self._config.parallelism, lambda: rehearse(self._setup))
 
         return stand_by(
             self._storage,
@@ -114,9 +113,6 @@ class Driver:
             sleep=time.sleep,
             rest_s=rest,
         )
-
-    def _rehearse(self) -> CompiledJob | None:
-        return rehearse(self._setup.graph, self._config, self._storage, self._setup.python_paths)
 
     def _not_run(self, end: End | None) -> JobResult:
         """A standby that was not needed."""

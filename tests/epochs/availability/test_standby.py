@@ -592,7 +592,7 @@ def test_a_standby_that_gave_the_job_up_stands_by_again(tmp_path: Path, monkeypa
     Trouble(monkeypatch, "create", "epochs/0000000009.json", 1)
     standby = Standby(tmp_path)
     assert standby.ended().finished
-    assert any(line.startswith("gave the job up, and stands by again: no answer about") for line in standby.heard.lines)
+    assert any(line.startswith("gave the job up and stands by again: no answer about") for line in standby.heard.lines)
     assert sum(line.startswith("has taken over") for line in standby.heard.lines) == 2
     check_exact(tmp_path)
 

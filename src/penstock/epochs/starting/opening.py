@@ -32,7 +32,7 @@ class StateOpening:
         """Files that were checked."""
 
     def open(self, taken: Taken) -> bool:
-        """Raise `CorruptFileError` if a file that the job is to go on from is damaged. True: the executor is started."""
+        """Raise `CorruptFileError` if a file that the job is to resume from is damaged. True: the executor is started."""
         refs = state_files(taken.layout)
         if taken.before is None or not refs or not isinstance(self._executor, OpensState):
             return False
@@ -66,7 +66,7 @@ class StateOpening:
         try:
             reports = executor.open_state(order)
         except EpochFailedError as error:
-            log.warning("the state could not be opened before the job is taken over, its first epoch tries again: %s", error)
+            log.warning("the state could not be opened before the take-over; the first epoch tries again: %s", error)
             return
         for report in reports:
             if report.failure is not None:

@@ -10,12 +10,13 @@ one takes a term of its own.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 
 from penstock.config import JobConfig
+from penstock.deadlines import OpenEnds
 from penstock.epochs.availability.lease_holder import SignOfLife
 from penstock.epochs.availability.mirror import mirror_of
 from penstock.epochs.availability.mirror_start import mark_started
-from penstock.epochs.closing import OpenEnds
 from penstock.epochs.committing.commit_protocol import write_manifest
 from penstock.epochs.committing.compaction_runner import CompactionRunner
 from penstock.epochs.committing.group_commit import GroupCommit
@@ -63,78 +64,72 @@ TAKE_OVERS = 20
 """How often a new driver tries to commit its first epoch while the one before still commits."""
 
 
+@dataclass(slots=True, kw_only=True)
 class TakeOverSequence:
     """Takes a job over. What it opens is added to `ends`."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        *,
-        start: Start | None,
-        life: SignOfLife,
-        local: LocalState,
-        persistence: Persistence,
-        ends: OpenEnds,
-    ) -> None:
-        self._setup = setup
-        self._start = start
-        self._life = life
-        self._local = local
-        self._persistence = persistence
-        self._ends = ends
-        self._opening = StateOpening(setup)
-        self._term = Term(0)
-        """None is taken yet."""
-        self._lost = Epoch(0)
-        """Up to this epoch, a mirror has lost some."""
-        self._started = False
-        """Is the executor started?"""
+    setup: Setup
+    start: Start | None
+    life: SignOfLife
+    local: LocalState
+    persistence: Persistence
+    ends: OpenEnds
+    _opening: StateOpening = field(init=False)
+    _term: Term = field(init=False)
+    """0: none is taken yet."""
+    _lost: Epoch = field(init=False)
+    """Up to this epoch, a mirror has lost some."""
+    _started: bool = False
+    """Is the executor started?"""
+
+    def __post_init__(self) -> None:
+        self._opening, self._term, self._lost = StateOpening(self.setup), Term(0), Epoch(0)
 
     def take_over(self) -> Driven:
         """Become the driver. One that still drives may commit an epoch meanwhile: then the job continues from that one."""
-        storage, persist = self._setup.storage, self._persistence
+        storage, persist = self.setup.storage, self.persistence
         for further in reversed(range(TAKE_OVERS)):
             try:
-                return persist(self._attempt, failed=self._ends.close)
+                return persist(self._attempt, failed=self.ends.close)
             except FencedError:
                 newest = persist(lambda: find_head(storage, fall_back=True)).manifest
-                if newest is None or newest.term >= self._term or not further or self._life.gives_way:
+                if newest is None or newest.term >= self._term or not further or self.life.gives_way:
                     raise
                 log.info("epoch %d was committed by the driver that is to be replaced", newest.epoch)
-                self._ends.close()
+                self.ends.close()
         raise AssertionError
 
     def finish(self, driven: Driven) -> None:
         """The take-over epoch is committed: sweep what the driver before left, and have the executor started."""
-        self._persistence(lambda: self._clear_up(driven))
+        self.persistence(lambda: self._clear_up(driven))
         if not self._started:
-            self._setup.executor.start(driven.job)
+            self.setup.executor.start(driven.job)
 
     def _clear_up(self, driven: Driven) -> None:
         """May be repeated."""
-        storage = self._setup.storage
+        storage = self.setup.storage
         if self._lost:
             mark_started(storage)
-        if self._start is not None:
-            self._start.release()
+        if self.start is not None:
+            self.start.release()
         fail_point("recovery:taken-over")
         Inbox(storage).drop_old()
         sweep_orphans(storage, driven.retention.referenced(), driven.term, driven.head.epoch, driven.committers)
 
     def _attempt(self) -> Driven:
         """As a whole, with a term of its own."""
-        setup, config, storage = self._setup, self._setup.config, self._setup.storage
-        taken = take_over(setup, self._start, self._life.take_term)
+        setup, config, storage = self.setup, self.setup.config, self.setup.storage
+        taken = take_over(setup, self.start, self.life.take_term)
         self._term = taken.term
-        self._local.hold(taken.job)
+        self.local.hold(taken.job)
         result = JobResult(name=config.name, job=taken.info.job, storage=storage.uri)
         result.left_out = taken.before.left_out_in_all if taken.before is not None else LeftOut()
         sources = open_sources(taken.graph, config, storage, taken.job, setup.executor)
         for source in sources:
-            self._ends.add(f"the source {source.step}", source.close)
+            self.ends.add(f"the source {source.step}", source.close)
         committers = open_committers(taken.graph, storage, taken.job, taken.term)
         for step, committer in committers.items():
-            self._ends.add(f"the sink {step}", committer.close)
+            self.ends.add(f"the sink {step}", committer.close)
         self._lost = passed_over(read_mirror(storage), taken.head)
         names = describe_sinks(taken.graph)
         back = look_back(
@@ -147,25 +142,21 @@ class TakeOverSequence:
             confirm_output(storage, taken.head, committers)
         fail_point("recovery:committed")
         compactor = CompactionRunner(storage, taken.job, taken.term, config.compact_after, beside=config.executor != "inline")
-        self._ends.add("the compaction", compactor.close)
+        self.ends.add("the compaction", compactor.close)
         orphans = OrphanSweep(storage, taken.term)
         retention = Retention(storage, config.keep)
         retention.load(taken.head.epochs)
         mirror = mirror_of(storage, config.mirror, taken.info, taken.term, config.keep)
         if mirror is not None:
-            self._ends.add("the mirror", mirror.close)
+            self.ends.add("the mirror", mirror.close)
         commits = GroupCommit(
-            config=config,
-            storage=storage,
+            setup=setup,
             committers=committers,
             sources=sources,
             retention=retention,
             compactor=compactor,
             orphans=orphans,
             result=result,
-            listeners=setup.listeners,
-            now_ms=setup.clock.now_ms,
-            sleep=setup.clock.sleep,
             mirror=mirror,
         )
         head = self._commit_epoch(taken, back, commits)
@@ -204,15 +195,15 @@ class TakeOverSequence:
 
     def _commit_epoch(self, taken: Taken, back: Rewind | None, commits: GroupCommit) -> Manifest:
         """From now on a driver of an older term cannot commit."""
-        storage = self._setup.storage
-        self._life.check_silent()
-        manifest = take_over_manifest(taken, self._setup.config, storage, self._setup.clock.now_ms(), back)
+        storage = self.setup.storage
+        self.life.check_silent()
+        manifest = take_over_manifest(taken, self.setup.config, storage, self.setup.clock.now_ms(), back)
         if (claim := claim_of(taken, manifest)) is not None:
             write_manifest(storage, claim)
             fail_point("rollback:claimed")
         write_manifest(storage, manifest)
-        self._life.committed()
-        self._persistence(lambda: commits.complete(manifest))
+        self.life.committed()
+        self.persistence(lambda: commits.complete(manifest))
         if repair := describe(manifest.repair):
             log.warning("%s", repair)
         return manifest

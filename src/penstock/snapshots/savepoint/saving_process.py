@@ -17,7 +17,7 @@ import msgspec
 from penstock.errors import StateError
 from penstock.piped_process import PipedProcess, receive, send
 from penstock.snapshots.savepoint.format import SavedState
-from penstock.snapshots.savepoint.saving import Part, Told, write_part
+from penstock.snapshots.savepoint.saving import Part, Written, write_part
 from penstock.snapshots.savepoint.throttle import Throttle, lower_priority
 from penstock.storage import Storage, open_storage
 
@@ -42,13 +42,13 @@ class Said(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def write_parts(storage: Storage, place: Storage, parts: list[Part], told: Told, *, nice: bool) -> list[list[SavedState]]:
+def write_parts(storage: Storage, place: Storage, parts: list[Part], written: Written, *, nice: bool) -> list[list[SavedState]]:
     """Write the parts beside one another, each in a process."""
     processes = [_start(nice=nice) for _ in parts]
     try:
         with ThreadPoolExecutor(len(parts), "penstock-savepoint") as threads:
             tasks = [PartTask(storage.uri, place.uri, part, nice) for part in parts]
-            futures = [threads.submit(_follow, process, task, told) for process, task in zip(processes, tasks, strict=True)]
+            futures = [threads.submit(_follow, process, task, written) for process, task in zip(processes, tasks, strict=True)]
             try:
                 return [future.result() for future in futures]
             except BaseException:
@@ -68,13 +68,13 @@ def _start(*, nice: bool) -> PipedProcess:
     return process
 
 
-def _follow(process: PipedProcess, task: PartTask, told: Told) -> list[SavedState]:
+def _follow(process: PipedProcess, task: PartTask, written: Written) -> list[SavedState]:
     try:
         process.send(task)
         while (said := process.receive(Said)) is not None:
             if said.error:
                 raise StateError(f"the savepoint failed: {said.error}")
-            told(said.groups, said.rows)
+            written(said.groups, said.rows)
             if said.states is not None:
                 return said.states
     except OSError as error:
