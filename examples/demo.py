@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +37,8 @@ from penstock import (
     Watermarks,
     read_output,
 )
-from penstock.api.environment import listeners
 from penstock.cli.screen.progress import Progress
+from penstock.compile.in_process import RunOptions, applied
 
 SENSORS = 100
 HOT = 80.0
@@ -198,7 +198,10 @@ def main() -> None:
         "Each sensor has state and timers of its own. Reports and alerts go to files, exactly once.\n"
     )
     quiet = {"penstock.spark.log": "OFF"}  # the accident is announced: Spark need not complain of it
-    env = StreamEnvironment("demo", storage=str(options.folder / "job"), spark_config=quiet)
+    progress, accident = Progress(console), Accident(count // 2, console)
+    outside = RunOptions.current()  # under `penstock run` there is a progress already
+    with applied(replace(outside, listeners=(*(outside.listeners or (progress,)), accident))):
+        env = StreamEnvironment("demo", storage=str(options.folder / "job"), spark_config=quiet)
     readings = env.from_source(
         GeneratorSource(simulation, count=count, rate=options.rate, partitions=4, vectorised=True, schema=Reading),
         watermarks=Watermarks.monotonous(timestamp="time"),
@@ -208,11 +211,7 @@ def main() -> None:
     reports.sink_to(FileSink(str(options.folder / "reports"), format="parquet"), name="reports")
     reports.side_output(ALERTS).sink_to(FileSink(str(options.folder / "alerts"), format="json"), name="alerts")
 
-    progress = Progress(console)
-    accident = Accident(count // 2, console)
-    told = listeners.set((*(listeners.get() or (progress,)), accident))
     result = env.execute()
-    listeners.reset(told)
 
     found_reports = Counter(Report(**row) for row in read_output(options.folder / "reports"))
     found_alerts = Counter(Alert(**row) for row in read_output(options.folder / "alerts"))

@@ -97,7 +97,7 @@ class JobConfig:
     """A Spark job of which no executor has run a task for so long is given up, and Spark started anew. If no executor is left: a
     third of it."""
     stop_within: Duration = timedelta(seconds=20)
-    """A job that was told to stop waits so long for what it does, and then so long for closing."""
+    """A job that was asked to stop waits this long for what it does, and then as long for closing."""
     mirror: str | None = None
     """A second place to which committed epochs are copied."""
     force: bool = False

@@ -6,7 +6,6 @@ ending.
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import threading
 import time
@@ -21,11 +20,10 @@ LEAST_S = 1.0
 def ended_within(seconds: float, action: Callable[[], object], name: str = "penstock-bounded") -> bool:
     """Did the action end in time? Raises what it raised."""
     raised: list[BaseException] = []
-    context = contextvars.copy_context()
 
     def run() -> None:
         try:
-            context.run(action)
+            action()
         except BaseException as error:
             raised.append(error)
 
@@ -61,3 +59,23 @@ class Closing:
                 log.warning("while closing: %s did not end in %.0f s, and is left behind", what, self._monotonic() - began)
         except Exception as error:
             log.warning("while closing: %s", error)
+
+
+class OpenEnds:
+    """What is open, in order, each with a name for people. All is closed within `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._open: list[tuple[str, Callable[[], object]]] = []
+
+    def add(self, what: str, close: Callable[[], object]) -> None:
+        self._open.append((what, close))
+
+    def closing(self) -> Closing:
+        return Closing(self._seconds)
+
+    def close(self, closing: Closing | None = None) -> None:
+        closing = closing or self.closing()
+        found, self._open = self._open, []
+        for what, close in found:
+            closing.end(what, close)

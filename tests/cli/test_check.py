@@ -137,11 +137,13 @@ def test_what_is_said_is_what_happens(job: Path, tmp_path: Path) -> None:
     before = sorted(str(path) for path in (job / "job").rglob("*"))
     mended = penstock("check", job / "mended.py", "--against", job / "savepoint")
     assert mended.exit_code == 0, mended.output
-    assert "the program can go on from there" in mended.stdout
+    assert "the program can resume from there" in mended.stdout
     assert sorted(str(path) for path in (job / "job").rglob("*")) == before
-    for program, code in (("second", 1), ("mended", 0)):
+    told = json.loads(penstock("check", job / "second.py", "--against", job / "savepoint", "--json").stdout)["problems"]
+    for program, code, problems in (("second", 1, told), ("mended", 0, [])):
         done = penstock("run", job / f"{program}.py", "--storage", tmp_path / program, "--from", job / "savepoint")
         assert done.exit_code == code, done.output
+        assert [one for one in problems if one.partition(" (")[0] not in done.output] == []
 
 
 def test_dropped_state_may_be_allowed(job: Path) -> None:

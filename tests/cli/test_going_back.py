@@ -16,7 +16,6 @@ from penstock.cli.commands import run
 from penstock.cli.commands.run import _Watched
 from penstock.cli.screen.problems import errors
 from penstock.connectors.files.reading.published import read_rows
-from penstock.diagnosis.invocation import confirm
 from penstock.errors import RepeatedOutputError
 
 PROGRAM = """
@@ -107,7 +106,6 @@ def test_somebody_at_the_terminal_is_asked(program: str, monkeypatch: pytest.Mon
     assert asked == ["Publish it again?"]
     assert done.exit_code == (0 if answer else 1), done.output
     assert shown() == (lines(10, 30) if answer else lines(30, 30))
-    assert confirm.get() is None
 
 
 def test_the_live_table_makes_room_for_the_question() -> None:

@@ -45,7 +45,7 @@ def test_a_standby_of_nobody_drives_and_then_is_not_needed(numbers: Path, tmp_pa
     assert "numbers: has taken over, in " in first.stderr
     again = penstock("run", numbers, "--standby", "--lease", 0.3)
     assert again.exit_code == 0, again.output
-    assert "stands by no more: the job is finished" in again.stderr
+    assert "no longer stands by: the job is finished" in again.stderr
     assert "ended without executing anything" not in again.stderr
     check_exact(tmp_path)
 

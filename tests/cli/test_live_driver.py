@@ -36,7 +36,7 @@ def driver(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_refused_then_taken_over(driver: subprocess.Popen[str], tmp_path: Path) -> None:
     second = again(tmp_path)
     assert second.returncode == 1
-    assert f"the job is driven already: by process {driver.pid} on " in second.stderr
+    assert f"the job is already driven by process {driver.pid} on " in second.stderr
     assert ", since 20" in second.stderr
     assert f"penstock stop {tmp_path}/job" in second.stderr
     assert "`penstock run endless.py --storage job --lease 4 --take-over`" in second.stderr

@@ -14,7 +14,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app
-from penstock.compile.programs import Program, find_program, read_program, running, within
+from penstock.compile.in_process import within
+from penstock.compile.programs import Program, find_program, read_program, running
 from penstock.errors import CorruptFileError
 from penstock.jobs.manifest import load_manifest
 from penstock.snapshots import replayable

@@ -68,7 +68,7 @@ def test_sigterm_ends_a_driver_that_hangs_in_a_function(start: Callable[..., sub
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 143
-    assert "stopped at once; what was committed stays committed: told to stop by SIGTERM" in errors
+    assert "stopped at once; what was committed stays committed: asked to stop by SIGTERM" in errors
     assert "Traceback" not in errors
     done = subprocess.run([*PENSTOCK, "epochs", "job"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout  # the storage is whole
@@ -83,7 +83,7 @@ def test_a_request_to_stop_ends_it_as_well(start: Callable[..., subprocess.Popen
         asked.kill()
         asked.wait()
     assert process.returncode == 143
-    assert "told to stop by penstock stop" in errors
+    assert "asked to stop by penstock stop" in errors
 
 
 def test_what_cannot_be_interrupted_is_ended_on_the_spot(start: Callable[..., subprocess.Popen[str]]) -> None:
@@ -92,7 +92,7 @@ def test_what_cannot_be_interrupted_is_ended_on_the_spot(start: Callable[..., su
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 143
     assert "stays" in errors
-    assert "the process is ended: told to stop by SIGTERM" in errors
+    assert "the process exits: asked to stop by SIGTERM" in errors
 
 
 def test_the_steps_of_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_the_steps_of_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
         told.set()
         found = [steps.get(timeout=60) for _ in range(3)]
     assert [name for name, _ in found] == ["give up", "interrupt", "end"]
-    assert all(because.startswith("told to stop by SIGTERM") for _, because in found)
+    assert all(because.startswith("asked to stop by SIGTERM") for _, because in found)
 
 
 def test_a_storage_that_hangs_does_not_hide_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,14 +7,13 @@ import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.api.environment import overrides
+from penstock.compile.in_process import RunOptions, applied
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -61,13 +60,8 @@ AS_PROGRAMS = {"demo"}
 """Run only in a process of its own, by `test_the_demonstration`: it kills one of its workers."""
 
 
-@contextmanager
-def overridden(**settings: Any) -> Iterator[None]:
-    token = overrides.set(settings)
-    try:
-        yield
-    finally:
-        overrides.reset(token)
+def overridden(**settings: Any) -> AbstractContextManager[None]:
+    return applied(RunOptions(settings=settings))
 
 
 def run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_an_overloaded_job_counts_what_it_sheds(tmp_path: Path) -> None:
     assert result.records_in + result.shed == 102
     assert len(sink.results()) == result.records_out
     assert sum(record.shed for record in result.history) == result.shed
-    assert rows(result)["outcome"] == f"finished: the input has ended, not all of it is in the results: shed {result.shed}"
+    assert rows(result)["outcome"] == f"finished: the input has ended, but not all of it is in the results: shed {result.shed}"
     assert rows(result)["shed records"] == str(result.shed)
     assert ALL_PROCESSED not in str(result)
 
@@ -187,8 +187,8 @@ def test_of_text_files_the_number_is_about(tmp_path: Path) -> None:
 def test_splits_whose_records_nobody_knows_are_counted_as_pieces() -> None:
     unread = input_of(SourceOrder(tasks=[[Split("0", None), Split("1", None, records=3)], [Split("2", None)]]))
     assert unread == LeftOut(shed=3, pieces=2)
-    assert unread.shed_text() == "3 and 2 pieces of input whose records nobody has counted"
-    assert LeftOut(pieces=1).sentence() == "shed 1 piece of input whose records nobody has counted"
+    assert unread.shed_text() == "3 and 2 pieces of input whose records were not counted"
+    assert LeftOut(pieces=1).sentence() == "shed 1 piece of input whose records were not counted"
     result = JobResult(name="x", job=JobId("1"), storage="s", finished=True, left_out=LeftOut(pieces=1))
     assert ALL_PROCESSED not in str(result)
 

@@ -10,7 +10,9 @@ from typing import Any
 from penstock import FileSink, GeneratorSource, JobResult, KeyedContext, KeyedProcessFunction, StreamEnvironment, ValueState
 from penstock.config import NO_RESTART
 from penstock.connectors.files.reading.published import read_rows
+from penstock.diagnosis.invocation import UNATTENDED, Invocation
 from penstock.epochs.loop import EpochLoop
+from penstock.epochs.setup import Setup
 from penstock.epochs.starting.takeover import Start
 from penstock.executors.inline import InlineExecutor
 from penstock.ids import Epoch
@@ -56,9 +58,16 @@ def program(folder: Path, version: int = 1, sink: Any = None, **settings: Any) -
 
 
 def run(
-    folder: Path, version: int = 1, *, start: int | None = None, executor: Any = None, sink: Any = None, **settings: Any
+    folder: Path,
+    version: int = 1,
+    *,
+    start: int | None = None,
+    executor: Any = None,
+    sink: Any = None,
+    invocation: Invocation = UNATTENDED,
+    **settings: Any,
 ) -> JobResult:
-    """Go on with the job; `start`: from this epoch of its own."""
+    """Resume the job; `start`: from this epoch of its own."""
     env = program(folder, version, sink, **settings)
     storage = open_storage(folder / "storage")
     beginning = None
@@ -66,8 +75,10 @@ def run(
         before = load_manifest(storage, Epoch(start))
         restored = Restored(f"{storage.uri}@{start}", f"{before.job}@{start}", Epoch(start), Epoch(0))
         beginning = Start(before=before, restored=restored)
-    loop = EpochLoop(graph=env.graph, config=env.config, storage=storage, executor=executor or InlineExecutor(), start=beginning)
-    return loop.run()
+    setup = Setup(
+        graph=env.graph, config=env.config, storage=storage, executor=executor or InlineExecutor(), invocation=invocation
+    )
+    return EpochLoop(setup, start=beginning).run()
 
 
 def head(folder: Path) -> Manifest:

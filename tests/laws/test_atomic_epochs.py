@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from penstock import failpoints
-from penstock.epochs import loop
 from penstock.epochs.committing import commit_protocol, group_commit
 from penstock.epochs.committing.group_commit import GroupCommit
+from penstock.epochs.starting import sequence
 from penstock.jobs.manifest import Manifest
 from tests.laws.trying import Crash, breaks, check_exact, run
 
@@ -62,8 +62,8 @@ def test_a_driver_may_die_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_it_fails_when_recovery_does_not_finish_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "finish_commits", lambda *args, **options: None)
-    monkeypatch.setattr(loop, "confirm_output", lambda *args: None)  # which finds the output missing, and publishes it
+    monkeypatch.setattr(sequence, "finish_commits", lambda *args, **options: None)
+    monkeypatch.setattr(sequence, "confirm_output", lambda *args: None)  # which finds the output missing, and publishes it
     breaks(lambda: check_crashes(tmp_path, "manifest:after", monkeypatch))
 
 

@@ -17,11 +17,10 @@ from penstock.connectors import PrintSink
 from penstock.connectors.files.reading.published import read_rows
 from penstock.connectors.protocol import Published
 from penstock.connectors.twophase import SqliteSink
-from penstock.diagnosis.invocation import confirm
-from penstock.epochs import loop
+from penstock.diagnosis.invocation import Invocation
 from penstock.epochs.committing import commit_protocol, group_commit
 from penstock.epochs.history import EpochRecord
-from penstock.epochs.starting import output_replacement, takeover
+from penstock.epochs.starting import output_replacement, sequence, takeover
 from penstock.epochs.starting.output_replacement import begun
 from penstock.epochs.starting.rewind import SinkFacts, repeated
 from penstock.errors import ConfigError, FencedError, PenstockError, RepeatedOutputError, SinkError
@@ -288,12 +287,9 @@ def test_repeats_are_refused_by_name_unless_told(tmp_path: Path) -> None:
         asked.append(refusal.detail)
         return False
 
-    token = confirm.set(no)
     with pytest.raises(RepeatedOutputError):
-        run(tmp_path, 2, start=BACK, sink=table(tmp_path))
-    confirm.set(lambda refusal, question: True)
-    run(tmp_path, 2, start=BACK, sink=table(tmp_path))
-    confirm.reset(token)
+        run(tmp_path, 2, start=BACK, sink=table(tmp_path), invocation=Invocation(confirm=no))
+    run(tmp_path, 2, start=BACK, sink=table(tmp_path), invocation=Invocation(confirm=lambda refusal, question: True))
     assert asked == [refused.value.detail]
     new = expected((1, AT), (2, COUNT))
     assert rows(tmp_path) == new
@@ -382,12 +378,12 @@ def test_of_two_drivers_on_a_storage_that_is_behind_one_goes_on(tmp_path: Path, 
 
     def late(*args: Any) -> Any:
         """All is decided; now another driver starts, and gets as far as its second epoch."""
-        monkeypatch.setattr(loop, "claim_of", real)
+        monkeypatch.setattr(sequence, "claim_of", real)
         with pytest.raises(Crash):
             run(tmp_path, 3, executor=Interrupted(2, crash))
         return real(*args)
 
-    monkeypatch.setattr(loop, "claim_of", late)
+    monkeypatch.setattr(sequence, "claim_of", late)
     with pytest.raises(FencedError):
         run(tmp_path, 2)
     run(tmp_path, 3)
@@ -414,7 +410,7 @@ def test_an_epoch_that_was_given_up_unpublished_is_refused(tmp_path: Path) -> No
     unpublished = head(tmp_path).epoch
     with pytest.raises(Crash):
         run(tmp_path, 2, start=BACK, executor=Interrupted(2, crash))
-    with pytest.raises(SinkError, match=f"epoch {unpublished} .* was given up before its output was published"):
+    with pytest.raises(SinkError, match=f"epoch {unpublished} .* was abandoned before its output was published"):
         run(tmp_path, 1, start=unpublished)
     run(tmp_path, 2)
     assert rows(tmp_path) == expected((1, AT), (2, COUNT))

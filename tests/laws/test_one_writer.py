@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.epochs import loop
 from penstock.epochs.committing import commit_protocol, group_commit
 from penstock.epochs.starting import takeover
+from penstock.epochs.starting.sequence import TakeOverSequence
 from penstock.epochs.starting.takeover import Taken
 from penstock.errors import FencedError
 from penstock.failpoints import fail_point
 from penstock.jobs import terms as fencing
+from penstock.jobs.manifest import Manifest
 from tests.laws.trying import Interrupted, breaks, check_exact, run
 
 
@@ -109,13 +110,13 @@ def test_every_start_commits_an_epoch_of_its_own(tmp_path: Path) -> None:
 def test_it_fails_without_a_take_over_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A successor that has committed nothing yet does not stop the driver before it."""
 
-    def no_take_over(self: loop.EpochLoop, taken: Taken) -> None:
+    def no_take_over(self: TakeOverSequence, taken: Taken, back: object, commits: object) -> Manifest:
         assert taken.before is not None
-        self._head = taken.before
+        return taken.before
 
     def successor() -> None:
         with monkeypatch.context() as patch, pytest.raises(Stopped):
-            patch.setattr(loop.EpochLoop, "_commit_take_over", no_take_over)
+            patch.setattr(TakeOverSequence, "_commit_epoch", no_take_over)
             run(tmp_path, Interrupted(1, _stop), take_over=True)
 
     def check() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import GeneratorSource, KeyedProcessFunction, ListState, StreamEnvironment, Watermarks
+from penstock.api import environment
 from penstock.epochs import loop
 from penstock.epochs.clock import Clock
 from penstock.ids import MAX_WATERMARK, Milliseconds
@@ -108,7 +109,7 @@ class Backwards(Clock):
 
 
 def check_processing_time(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(loop, "Clock", Backwards)
+    patch.setattr(environment, "Clock", Backwards)
     run(folder, Interrupted(10_000, lambda: None), keep=100)
     times = [manifest.processing_time for manifest in manifests(folder)]
     assert len(times) > 5

@@ -61,7 +61,7 @@ def test_a_manifest_names_state_files_only(storage: Path, tmp_path: Path, name: 
 
     forge_manifest(storage, change)
     epoch = Epoch(int(newest_manifest(storage).stem))
-    with pytest.raises(CorruptFileError, match="names a state file that can be none"):
+    with pytest.raises(CorruptFileError, match="names an impossible state file"):
         load_manifest(open_storage(storage), epoch)
     before = everything(tmp_path)
     with pytest.raises(PenstockError):
@@ -85,7 +85,7 @@ def test_a_savepoint_names_its_own_files_only(storage: Path, tmp_path: Path, nam
         return msgspec.structs.replace(info, states=[msgspec.structs.replace(first, files=files), *rest])
 
     forge_savepoint(place, change)
-    with pytest.raises(CorruptFileError, match="names a state file that can be none"), snapshots.read(str(place)):
+    with pytest.raises(CorruptFileError, match="names an impossible state file"), snapshots.read(str(place)):
         pass
     with pytest.raises(CorruptFileError):
         keeping(tmp_path / "new", Keeping(ValueState(int))).execute(restore_from=str(place))
@@ -110,7 +110,7 @@ def test_a_mirror_copies_nothing_to_another_place(storage: Path, tmp_path: Path)
 def test_a_job_id_is_no_path(storage: Path, job: str, tmp_path: Path) -> None:
     """Local state and the checkpoints of Spark queries are kept below it."""
     forge_document(storage / "job.json", job=job)
-    with pytest.raises(CorruptFileError, match="holds a job id that can be none"):
+    with pytest.raises(CorruptFileError, match="holds an impossible job id"):
         read_job(open_storage(storage))
     with pytest.raises(CorruptFileError):
         keeping(storage, Keeping(ValueState(int)), count=8).execute()

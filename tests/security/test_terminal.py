@@ -93,7 +93,7 @@ def test_errors_show_what_they_quote(storage: Path, tmp_path: Path) -> None:
         done = penstock("lineage", storage)
         assert done.exit_code == 1
         assert not FORBIDDEN & set(done.output)
-        assert "holds a job id that can be none" in done.output
+        assert "holds an impossible job id" in done.output
     finally:
         forge_document(storage / "job.json", job="x" * 32)
 

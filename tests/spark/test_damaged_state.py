@@ -54,7 +54,7 @@ def penstock(folder: Path, *words: str, points: str = "") -> tuple[int, str]:
 def fall_back(folder: Path, told: str, path: Path) -> None:
     """Check what was said, and do it."""
     whole = max(m.epoch for m in manifests(folder) if path.name not in str(m.state.chains))
-    hinted = re.search(rf"(?s){path.name}.*go on from epoch {whole}, the newest that is whole: `(penstock run [^`]*)`", told)
+    hinted = re.search(rf"(?s){path.name}.*resume from epoch {whole}, the newest that is whole: `(penstock run [^`]*)`", told)
     assert hinted is not None, told
     _, *words = shlex.split(hinted[1])
     code, told = penstock(folder, *words)

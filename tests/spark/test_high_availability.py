@@ -48,7 +48,7 @@ def test_killed_then_stopped_then_woken(tmp_path: Path) -> None:
         driving.wait_for("another driver has taken the job over")
         assert waiting.ended() == 0
         assert driving.ended() == 0
-        assert "stands by no more: the job is finished" in driving.said()
+        assert "no longer stands by: the job is finished" in driving.said()
         print(*re.findall("(?:takes|has taken) over.*", second.said() + third.said()), sep="\n")
     finally:
         for driver in drivers:

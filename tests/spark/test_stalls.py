@@ -81,7 +81,7 @@ def test_a_job_is_stopped_by_request_while_its_jvm_hangs(tmp_path: Path, drivers
     driver = start(drivers, tmp_path, "local[2,4]", NEVER, "freeze-epoch")
     driver.wait_for("frozen")
     stopped = Job(tmp_path / "storage").stop(timeout=120)
-    assert "what came after it was given up: told to stop by penstock stop" in stopped.message
+    assert "what came after it was discarded: asked to stop by penstock stop" in stopped.message
     assert driver.ended() == 0, driver.said()
     assert "stopped=True restarts=0" in driver.said()
 

@@ -8,15 +8,14 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextvars import ContextVar
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from penstock.api.job import Job
 from penstock.api.stream import DataStream
-from penstock.compile.programs import intercept as intercept
-from penstock.compile.programs import overrides as overrides
+from penstock.compile.in_process import NONE, RunOptions, applied
 from penstock.compile.programs import running
 from penstock.config import JobConfig
 from penstock.connectors.collection.source import CollectionSource
@@ -25,6 +24,7 @@ from penstock.diagnosis.tracebacks import folding
 from penstock.epochs.clock import Clock
 from penstock.epochs.executor import Executor
 from penstock.epochs.history import JobResult, Listener
+from penstock.epochs.setup import Setup
 from penstock.epochs.status_writer import StatusWriter
 from penstock.errors import ConfigError, PlanError, UserCodeError, did_you_mean
 from penstock.ids import StepId
@@ -40,9 +40,6 @@ from penstock.timing.watermarks import Watermarks
 
 T = TypeVar("T")
 
-listeners: ContextVar[tuple[Listener, ...]] = ContextVar("penstock_listeners", default=())
-"""Told of every committed epoch (a `RunListener` also of start and end): how the command line shows progress."""
-
 
 class StreamEnvironment:
     """A program in the making. Settings are those of `JobConfig`.
@@ -57,11 +54,12 @@ class StreamEnvironment:
         self._spark = spark
         self._graph = Graph()
         self._schemas: Known = {}
+        self._options = RunOptions.current()
 
     @property
     def config(self) -> JobConfig:
         """The settings, with those of the command line on top."""
-        return _configured(self._config, overrides.get() or {})
+        return _configured(self._config, self._options.settings)
 
     @property
     def graph(self) -> Graph:
@@ -150,10 +148,10 @@ class StreamEnvironment:
         self, *, clock: Clock | None = None, executor: Executor | None = None, listener: Listener | None = None, **settings: Any
     ) -> JobResult:
         """Run the program until its input ends, it is stopped, or it fails for good."""
-        instead = intercept.get()
-        if instead is not None:
-            return instead(self._with(settings))  # type: ignore[no-any-return]
-        config = _configured(_configured(self._config, settings), overrides.get() or {})
+        options = self._options
+        if options.instead is not None:
+            return options.instead(self._with(settings))  # type: ignore[no-any-return]
+        config = _configured(_configured(self._config, settings), options.settings)
         if config.drain and not config.until_idle:
             raise ConfigError(
                 "drain says what to do when there is nothing left to read, but the job waits for more",
@@ -161,23 +159,25 @@ class StreamEnvironment:
             )
         if not any(isinstance(node.definition, SinkStep) for node in self._graph):
             raise PlanError("the program writes nothing", hint="end a stream with sink_to(...), print() or execute_and_collect()")
-        told = listeners.get() + ((listener,) if listener is not None else ())
+        heard_by = (_former.value or options.listeners) + ((listener,) if listener is not None else ())
         with _storage_uri(config) as uri:
             storage = open_storage(uri)
             if config.storage is not None:
-                told += (StatusWriter(storage, config.name),)
-            driver = Driver(
+                heard_by += (StatusWriter(storage, config.name),)
+            setup = Setup(
                 graph=self._graph,
                 config=config,
                 storage=storage,
                 executor=executor or self._executor(config),
-                clock=clock,
-                listeners=told,
+                clock=clock or Clock(),
+                listeners=heard_by,
                 python_paths=_python_paths(),
-                program=running(self._graph, overrides.get()),
+                program=running(self._graph, options.settings),
+                invocation=options.invocation,
             )
             try:
-                return driver.run()
+                with applied(NONE):
+                    return Driver(setup).run()
             except UserCodeError as error:
                 if config.storage is not None:  # the epoch that failed is still there to be read
                     error.add_note(f"to look into it: penstock replay {config.storage}@next --pdb")
@@ -187,6 +187,7 @@ class StreamEnvironment:
         """The same program with other settings."""
         env = copy.copy(self)
         env._config = _configured(self._config, settings)
+        env._options = replace(self._options, instead=None)
         return env
 
     def _executor(self, config: JobConfig) -> Executor:
@@ -206,7 +207,33 @@ class StreamEnvironment:
         )
 
 
-def _configured(config: JobConfig, settings: dict[str, Any]) -> JobConfig:
+class _Listeners:
+    """`listeners`, as an example of 0.1 used it: kept for one release."""
+
+    value: tuple[Listener, ...] = ()
+
+    def get(self) -> tuple[Listener, ...]:
+        return self.value or RunOptions.current().listeners
+
+    def set(self, value: tuple[Listener, ...]) -> tuple[Listener, ...]:
+        before, self.value = self.value, value
+        return before
+
+    def reset(self, before: tuple[Listener, ...]) -> None:
+        self.value = before
+
+
+_former = _Listeners()
+
+
+def __getattr__(name: str) -> Any:
+    if name != "listeners":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn("listeners is going away: give execute(listener=...)", DeprecationWarning, stacklevel=2)
+    return _former
+
+
+def _configured(config: JobConfig, settings: Mapping[str, Any]) -> JobConfig:
     known = {field.name for field in fields(JobConfig)}
     unknown = sorted(set(settings) - known)
     if unknown:

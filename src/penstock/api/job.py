@@ -6,14 +6,15 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.compile.programs import Planned
+from penstock.compile.in_process import Planned
 from penstock.ids import Epoch
 from penstock.jobs.lineage import Lineage, read_lineage
 from penstock.jobs.liveness import ask_driver, is_driven, stop_driver
+from penstock.jobs.terms import job_in
 from penstock.snapshots.replay.replay import LIMIT, replay
 from penstock.snapshots.replay.result import NO_KEY, Replay
 from penstock.snapshots.savepoint.format import SavepointInfo
-from penstock.snapshots.savepoint.savepoint import Told, job_in, make_savepoint
+from penstock.snapshots.savepoint.savepoint import OnProgress, make_savepoint
 from penstock.snapshots.savepoint.target_folder import check_free
 from penstock.snapshots.view.retained import KeptEpoch, list_epochs
 from penstock.storage import open_storage
@@ -98,7 +99,7 @@ class Job:
         )
 
     def savepoint(
-        self, to: str | os.PathLike[str] | None = None, *, epoch: int | None = None, told: Told | None = None
+        self, to: str | os.PathLike[str] | None = None, *, epoch: int | None = None, told: OnProgress | None = None
     ) -> SavepointInfo:
         """Make a savepoint, beside the epochs if the job runs; of the newest epoch, or of one that is still kept.
 
@@ -113,7 +114,7 @@ class Job:
         savepoint: bool | str | os.PathLike[str] = False,
         drain: bool = False,
         timeout: float = 60.0,
-        told: Told | None = None,
+        told: OnProgress | None = None,
     ) -> Stopped:
         """Stop the job after its current epoch; `timeout` is how many seconds its driver has to answer.
 

@@ -2,7 +2,7 @@
 
     compatible, migrates, incompatible      see `penstock.state.encoding.evolution`
     new                                     the state starts empty
-    dropped                                 nobody claims it: refused, unless the user says to lose it
+    dropped                                 the program does not claim it: refused, unless the user says to lose it
 
 Laws:
 - States are claimed by step and name, or by names that step and state had before. A stored state is claimed once.
@@ -14,7 +14,7 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -70,7 +70,7 @@ class Judgement:
 
 
 def judge(graph: Graph, before: StateLayout | None) -> list[Judgement]:
-    """All states of the program, in its order, then those that nobody claims."""
+    """All states of the program, in its order, then those that it does not claim."""
     stored = {(info.step, info.name): (int(number), info) for number, info in (before.ids if before else {}).items()}
     claims: dict[tuple[str, str], str] = {}
     found: list[Judgement] = []
@@ -175,14 +175,14 @@ def _still_stored(was: StateInfo, now: StateInfo) -> list[object]:
 def _clocks(was: StateInfo, now: StateInfo) -> list[str]:
     """Changes of the time to live for which stored values are rewritten."""
     if was.ttl != now.ttl:
-        return ["it has a time to live now, counted from this start" if now.ttl else "it has no time to live any more"]
+        return ["it has a time to live now, counted from this start" if now.ttl else "it no longer has a time to live"]
     if was.ttl_time and was.ttl_time != now.ttl_time:
         return [f"its time to live was of {was.ttl_time} time and is of {now.ttl_time} time now, counted from this start"]
     return []
 
 
 def _refusal(was: StateInfo, now: StateInfo) -> tuple[str, str] | None:
-    """Why the state cannot be gone on with, whatever its values are; and what to do."""
+    """Why the state cannot be resumed, whatever its values are; and what to do."""
     if was.kind != now.kind:
         return f"it was a {was.kind} state and is a {now.kind} state now", ANOTHER_NAME
     if was.what and now.what and was.what != now.what:
@@ -209,42 +209,62 @@ def _key_text(schema: object) -> str:
     return "of no declared type" if schema is None or schema == "any" else f"of type {schema_text(schema)}"
 
 
-def check_trusted(graph: Graph, before: StateLayout, claimed: Mapping[tuple[str, str], int], *, trust: bool, source: str) -> None:
-    """State of a foreign place may not bring code that reading it would run: by its stored schema, or by the program's codec."""
+def refusals(judged: Iterable[Judgement], *, allow_dropped: bool) -> list[StateError]:
+    """Why a start with these states is refused, each by name. Timers share their step's keys: that is said once."""
+    judged = list(judged)
+    found: list[StateError] = []
+    lost = [one for one in judged if one.verdict == "dropped" and not one.timers]
+    if lost and not allow_dropped:
+        names = ", ".join(sorted(f"{one.step}.{one.name}" for one in lost))
+        hint = "give the steps the names they had, or previous_names=; or start with --allow-dropped-state to lose it for good"
+        found.append(StateError(f"the job has state that the program does not claim: {names}", hint=hint))
+    incompatible = [one for one in judged if one.verdict == "incompatible"]
+    named = {one.step for one in incompatible if not one.timers}
+    found += [
+        StateError(f"cannot resume state {one.name!r} of step {one.step!r}: {'; '.join(one.why)}", hint=one.hint)
+        for one in incompatible
+        if not one.timers or one.step not in named
+    ]
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where stored state comes from. `foreign`: not the job's own storage; `trusted`: the user says that it may bring code."""
+
+    source: str
+    foreign: bool
+    trusted: bool
+
+
+def brings_code(graph: Graph, before: StateLayout, judged: Iterable[Judgement], origin: Origin) -> StateError | None:
+    """Why state is not loaded that would run code.
+
+    Of a foreign place: by its stored schema, or by the program's codec. Of the job's own storage, where others may have
+    written too: by a stored schema that is read for a rewriting."""
+    if origin.trusted:
+        return None
     declared = {
         (one.step, one.name)
         for node in graph
         for one in node.states()
         if one.state is not None and state_codec(one.state).needs_trust
     }
-    stored = {int(number): info for number, info in before.ids.items()}
-    _refuse_pickles(
-        (
-            f"{stored[number].step}.{stored[number].name}"
-            for place, number in claimed.items()
-            if number in stored and (place in declared or _kept_by_pickle(stored[number]))
-        ),
-        trust=trust,
-        source=source,
-    )
-
-
-def check_rewritings_trusted(rewritings: Iterable[Rewriting], *, trust: bool, source: str) -> None:
-    """A stored schema alone does not make a program unpickle: also in a job's own storage, somebody else may have written it."""
-    _refuse_pickles(
-        (f"{one.stored.step}.{one.stored.name}" for one in rewritings if _kept_by_pickle(one.stored)), trust=trust, source=source
+    names: set[str] = set()
+    for one in judged:
+        if one.number is None or one.info is None or not (origin.foreign or one.rewriting is not None):
+            continue
+        stored = before.ids[str(one.number)]
+        if _kept_by_pickle(stored) or (origin.foreign and (one.step, one.name) in declared):
+            names.add(f"{stored.step}.{stored.name}")
+    if not names:
+        return None
+    return StateError(
+        f"state that is kept by pickle would be loaded from {origin.source}: {', '.join(sorted(names))}",
+        detail="loading pickled values runs code that comes with them",
+        hint="give --trust if only you can have written there",
     )
 
 
 def _kept_by_pickle(info: StateInfo) -> bool:
     return any(map(needs_trust, (info.schema, *info.earlier)))
-
-
-def _refuse_pickles(names: Iterable[str], *, trust: bool, source: str) -> None:
-    found = sorted(set(names))
-    if found and not trust:
-        raise StateError(
-            f"state that is kept by pickle would be loaded from {source}: {', '.join(found)}",
-            detail="loading pickled values runs code that comes with them",
-            hint="give --trust if nobody but you can have written there",
-        )

@@ -1,6 +1,7 @@
-"""From a program to what runs. Whoever runs one, looks at one or checks one comes through here. Pure.
+"""From a program to what runs. Every way to run one, look at one or check one leads through here. Pure.
 
-claim:             rewrite → former names → claim states and sources
+examine:           rewrite → former names → judge states and sources: what would be refused, and why
+claim:             examine → refuse → number the states
 compile_program:   claim → cut into stages → lay the state out → the job
 """
 
@@ -11,11 +12,13 @@ from dataclasses import dataclass
 
 import msgspec
 
+from penstock.compile.compatibility import Judgement, Origin, brings_code, judge, refusals
 from penstock.compile.layout import Claims, claim_states, lay_out
 from penstock.compile.renames import by_new_name, known_as, renamed_steps
 from penstock.compile.rewrites import REWRITES, rewrite
 from penstock.compile.source_claims import SourceClaims, claim_sources
 from penstock.compile.stages import cut
+from penstock.errors import PenstockError
 from penstock.ids import JobId, Milliseconds, Term
 from penstock.jobs.manifest import SourceState, StateLayout
 from penstock.plan.nodes import Graph
@@ -45,8 +48,18 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """The graph that runs, and what becomes of all that was there. `problems`: why the start is refused; none: it is not."""
+
+    graph: Graph
+    states: tuple[Judgement, ...]
+    sources: SourceClaims
+    problems: tuple[PenstockError, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """The graph that runs, and what it goes on with of what was there."""
+    """The graph that runs, and what it resumes of what was there."""
 
     graph: Graph
     states: Claims
@@ -61,22 +74,52 @@ class Compiled(Claimed):
     job: CompiledJob
 
 
+def examine(
+    program: Graph,
+    state: StateLayout | None,
+    sources: Mapping[str, SourceState],
+    *,
+    allow_dropped: bool,
+    origin: Origin | None = None,
+    rewrites: Rewrites = REWRITES,
+) -> Examined:
+    """Rewrite a program, and judge it against what an earlier one has left. `origin`: where that is, if it may not be trusted."""
+    graph = rewrite(program, rewrites)
+    judged = judge(graph, state)
+    kept = by_new_name(sources, renamed_steps(graph, set(sources)))
+    claims, problems = claim_sources(graph, kept, allow_dropped=allow_dropped)
+    code = brings_code(graph, state, judged, origin) if state is not None and origin is not None else None
+    return Examined(
+        graph=graph,
+        states=tuple(judged),
+        sources=claims,
+        problems=(*refusals(judged, allow_dropped=allow_dropped), *problems, *([code] if code is not None else [])),
+    )
+
+
 def claim(
     program: Graph,
     state: StateLayout | None,
     sources: Mapping[str, SourceState],
     *,
     allow_dropped: bool,
+    origin: Origin | None = None,
     rewrites: Rewrites = REWRITES,
 ) -> Claimed:
-    """Rewrite a program, and claim what an earlier one has left; what nobody claims, or cannot be read, is refused by name."""
-    graph = rewrite(program, rewrites)
-    kept = by_new_name(sources, renamed_steps(graph, set(sources)))
-    return Claimed(
-        graph=graph,
-        states=claim_states(graph, state, allow_dropped=allow_dropped),
-        sources=claim_sources(graph, kept, allow_dropped=allow_dropped),
-    )
+    """Examine a program, and claim what an earlier one has left; what is not claimed, or cannot be read, is refused by name."""
+    examined = examine(program, state, sources, allow_dropped=allow_dropped, origin=origin, rewrites=rewrites)
+    refuse(examined.problems)
+    return Claimed(graph=examined.graph, states=claim_states(examined.states, state), sources=examined.sources)
+
+
+def refuse(problems: Sequence[PenstockError]) -> None:
+    """Raise the first problem, which tells of the others."""
+    if problems:
+        first, *others = problems
+        if others:
+            detail = "\n".join([*([first.detail] if first.detail else []), *(f"and {other.what}" for other in others)])
+            raise type(first)(first.what, detail=detail, hint=first.hint)
+        raise first
 
 
 def compile_program(
@@ -87,10 +130,11 @@ def compile_program(
     *,
     allow_dropped: bool,
     newest: StateLayout | None = None,
+    origin: Origin | None = None,
     rewrites: Rewrites = REWRITES,
 ) -> Compiled:
-    """A program on what an earlier one has left. `newest`: the job's newest layout, if that is not the one to go on from."""
-    claimed = claim(program, state, sources, allow_dropped=allow_dropped, rewrites=rewrites)
+    """A program on what an earlier one has left. `newest`: the job's newest layout, if that is not the one to resume from."""
+    claimed = claim(program, state, sources, allow_dropped=allow_dropped, origin=origin, rewrites=rewrites)
     graph, states = claimed.graph, claimed.states
     plan = cut(graph, states.ids, target.parallelism, target.key_groups)
     known = known_as(graph, newest, state)

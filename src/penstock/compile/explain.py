@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from penstock.compile.compiler import claim
-from penstock.compile.order import Told, summary_of
+from penstock.compile.order import OrderNotes, summary_of
 from penstock.compile.stages import cut
 from penstock.config import JobConfig
 from penstock.functions import function_location, users_function
@@ -37,7 +37,7 @@ def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:
     plan = cut(runs, claimed.states.ids, config.parallelism, KeyGroups(most, NEW_JOBS))
     stage_of = {step.step: stage.index for stage in plan.stages for step in stage.steps}
     over_columns = _over_columns(graph, runs)
-    told = summary_of(runs, config.guarantee)
+    order = summary_of(runs, config.guarantee)
     return {
         "version": VERSION,
         "job": config.name,
@@ -46,7 +46,7 @@ def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:
         "parallelism": config.parallelism,
         "max_parallelism": most,
         "bounded": is_bounded(graph),
-        "steps": [{**_step(node, stage_of[node.step], told), **over_columns.get(node.step, {})} for node in runs],
+        "steps": [{**_step(node, stage_of[node.step], order), **over_columns.get(node.step, {})} for node in runs],
         "stages": [{"stage": stage.index, "steps": [step.step for step in stage.steps]} for stage in plan.stages],
         "exchanges": [_exchange(channel) for stage in plan.stages for channel in stage.channels_out],
         "warnings": [_unnamed(node) for node in graph if keeps_state(node) and not node.named],
@@ -85,7 +85,7 @@ def keeps_state(node: Node) -> bool:
 # --- data ------------------------------------------------------------------------------------------------------------------
 
 
-def _step(node: Node, stage: int, told: Told) -> dict[str, Any]:
+def _step(node: Node, stage: int, order: OrderNotes) -> dict[str, Any]:
     definition = node.definition
     step: dict[str, Any] = {
         "id": node.step,
@@ -107,10 +107,10 @@ def _step(node: Node, stage: int, told: Told) -> dict[str, Any]:
             "bounded": definition.source.bounded,
             "watermarks": None if definition.watermarks is None else definition.watermarks.describe(),
             "columns": None if columns is None else list(columns),
-            "read": told.sources.get(node.step),
+            "read": order.sources.get(node.step),
         }
-    if node.step in told.steps:
-        step["order"] = told.steps[node.step]
+    if node.step in order.steps:
+        step["order"] = order.steps[node.step]
     if isinstance(definition, Filter | Project):
         step["expressions"] = definition.describe()
     if isinstance(definition, WindowStep):

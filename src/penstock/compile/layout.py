@@ -1,8 +1,7 @@
 """How committed state is laid out for the program that starts now. Pure.
 
-States are claimed as `compatibility` says. A state that nobody claims is refused by name, unless the user says to drop it. When
-stages or parallelism differ from the last run's, each new partition's chain is put together from the old files that hold its
-groups; nothing is rewritten.
+States are claimed as `compatibility` says. When stages or parallelism differ from the last run's, each new partition's chain is
+put together from the old files that hold its groups; nothing is rewritten.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from penstock.compile.compatibility import Judgement, Rewriting, judge
+from penstock.compile.compatibility import Judgement, Rewriting
 from penstock.compile.stages import StagedPlan
-from penstock.errors import StateError
 from penstock.ids import Milliseconds, Term
 from penstock.jobs.manifest import StateInfo, StateLayout
-from penstock.plan.nodes import Graph
 from penstock.state.files.durable import FileRef
 from penstock.state.key_groups import KeyGroups, groups_of
 
@@ -36,17 +33,9 @@ class Claims:
     last_id: int
 
 
-def claim_states(graph: Graph, before: StateLayout | None, *, allow_dropped: bool) -> Claims:
+def claim_states(judged: Iterable[Judgement], before: StateLayout | None) -> Claims:
     """The id of every state of the program: those it had, and new ones for new states."""
-    judged = judge(graph, before)
-    lost = [one for one in judged if one.verdict == "dropped" and not one.timers]
-    if lost and not allow_dropped:
-        raise StateError(
-            f"the job has state that the program does not claim: {', '.join(sorted(f'{one.step}.{one.name}' for one in lost))}",
-            detail=f"steps: {', '.join(sorted({one.step for one in lost}))}",
-            hint="give the steps the names they had, or previous_names=; or start with --allow-dropped-state to lose it for good",
-        )
-    _refuse([one for one in judged if one.verdict == "incompatible"])
+    judged = list(judged)
     last = max((before.last_id if before else 0, *(one.number or 0 for one in judged)), default=0)
     claims = Claims({}, {}, {}, last)
     for one in judged:
@@ -60,19 +49,6 @@ def claim_states(graph: Graph, before: StateLayout | None, *, allow_dropped: boo
         if one.rewriting is not None:
             claims.rewritings[number] = one.rewriting
     return replace(claims, last_id=last)
-
-
-def _refuse(refused: list[Judgement]) -> None:
-    if not refused:
-        return
-    named = [one for one in refused if not one.timers] or refused
-    first = named[0]
-    lines = [f"{one.step}.{one.name}: {why}" for one in named for why in one.why]
-    raise StateError(
-        f"state {first.name!r} of step {first.step!r} cannot be gone on with: {first.why[0]}",
-        detail="\n".join(lines) if len(lines) > 1 else "",
-        hint=first.hint,
-    )
 
 
 def lay_out(

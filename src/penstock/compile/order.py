@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from penstock.compile.rewrites.columnar_windows import columnar_windows
 from penstock.ids import StepId
 from penstock.plan.definition import Definition
 from penstock.plan.nodes import Graph
@@ -74,16 +73,15 @@ def order_of(graph: Graph) -> OrderOf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class OrderNotes:
     """For explain: by step, what it sees of order; by source, what it promises to steps that see order."""
 
     steps: dict[StepId, str]
     sources: dict[StepId, str]
 
 
-def summary_of(graph: Graph, guarantee: str) -> Told:
-    """Of a program as it was written; windows are computed over columns where they can be. Pure."""
-    graph = columnar_windows(graph)
+def summary_of(graph: Graph, guarantee: str) -> OrderNotes:
+    """Of the graph that runs. Pure."""
     behind: dict[StepId, set[StepId]] = {}
     wanted: set[StepId] = set()
     steps: dict[StepId, str] = {}
@@ -97,10 +95,10 @@ def summary_of(graph: Graph, guarantee: str) -> Told:
         if sees_order(node.definition):
             loose = sorted(step for step in behind[node.step] if reasons[step] is not None)
             steps[node.step] = (
-                f"as input comes, by {', '.join(loose)}" if loose else "of event time, the same for every cut into epochs"
+                f"as input arrives, by {', '.join(loose)}" if loose else "of event time, however the input is cut into epochs"
             )
-    shown = {step: "by event time" if why is None else f"as it comes: {why}" for step, why in reasons.items()}
-    return Told(steps=steps, sources=shown)
+    shown = {step: "by event time" if why is None else f"as it arrives: {why}" for step, why in reasons.items()}
+    return OrderNotes(steps=steps, sources=shown)
 
 
 def why_as_it_comes(definition: Definition, guarantee: str) -> str | None:

@@ -1,35 +1,29 @@
-"""Programs: which one wrote an epoch, where it is, and how to get at its plan again without running it.
+"""Programs: which one wrote an epoch, and where it is.
 
 Laws:
 - A program's hash covers what decides about results: its source, its own modules, its arguments and its plan. Where it lies and
   when it was started do not matter: the record beside the hash says where it was last started from.
 - What looks like a secret is not in the record, nor in the hash, from which it could be guessed: another password makes no other
   program.
-- `within` runs a program up to its `execute()` and no further. What is done there is done inside the program: its `__main__` is
-  the program's, and files that it holds open are still there.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import platform
-import runpy
 import shlex
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import msgspec
 
-from penstock.config import JobConfig
 from penstock.diagnosis.redaction import MASK, redact_arguments, redact_data
-from penstock.errors import AlreadyExistsError, ConfigError, CorruptFileError, NotFoundError, PlanError
+from penstock.errors import AlreadyExistsError, ConfigError, CorruptFileError, NotFoundError
 from penstock.jobs import paths
 from penstock.plan.nodes import Graph
 from penstock.runtime.operators.expressions import Filter, Project
@@ -42,26 +36,7 @@ from penstock.storage.sealed import enclose, enclosed
 
 VERSION = 1
 MODULES = 500
-"""Of so many modules of its own, at most, a program's record tells."""
-
-T = TypeVar("T")
-
-
-class Planned(Protocol):
-    """A program that has come to its `execute()`: a `StreamEnvironment`."""
-
-    @property
-    def graph(self) -> Graph: ...
-
-    @property
-    def config(self) -> JobConfig: ...
-
-
-overrides: ContextVar[dict[str, Any] | None] = ContextVar("penstock_overrides", default=None)
-"""Settings of the command line: they win over the program's."""
-
-intercept: ContextVar[Callable[[Any], Any] | None] = ContextVar("penstock_intercept", default=None)
-"""Called with the environment instead of running: how `penstock explain` gets at a program's plan."""
+"""Maximum number of own modules in a program's record."""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +66,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         """The arguments as they were given; `ConfigError` if the record does not hold them all."""
         if self.redacted:
             raise ConfigError(
-                "the program was started with arguments that look like secrets, which are not kept",
+                "the program was started with arguments that look like secrets, which are not stored",
                 detail=f"recorded: {shlex.join(self.arguments)}",
                 hint="give all of its arguments again on the command line, with the real values instead of "
                 f"{MASK}: penstock replay JOB@EPOCH -- ARGS",
@@ -120,7 +95,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name, digest in sorted(self.files.items()) if file_hash(os.path.join(top, names[name])) != digest]
 
 
-def running(graph: Graph, settings: dict[str, Any] | None = None) -> Program:
+def running(graph: Graph, settings: Mapping[str, Any] | None = None) -> Program:
     """The program that this process runs, with the plan it has made."""
     main = sys.modules.get("__main__")
     file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
@@ -238,79 +213,6 @@ def _place(program: Program) -> tuple[Any, ...]:
     return program.path, program.module, program.folder, program.settings
 
 
-# --- running -----------------------------------------------------------------------------------------------------------------
-
-
-def run_program(path: str, arguments: list[str], module: str | None = None) -> None:
-    """Execute a file as `__main__`, with its folder on the path and its own arguments; or a module, as `python -m` does."""
-    if module is None and not os.path.isfile(path):
-        raise ConfigError(f"there is no program {path}", hint="give the path of a Python file")
-    before = sys.argv, list(sys.path)
-    sys.argv = [path, *arguments]
-    sys.path.insert(0, os.getcwd() if module is not None else os.path.dirname(os.path.abspath(path)))
-    try:
-        if module is not None:
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
-        else:
-            runpy.run_path(path, run_name="__main__")
-    finally:
-        sys.argv, sys.path[:] = before
-
-
-class _Reached(BaseException, Generic[T]):
-    """The program has come to its execute(): the rest of it would wait for results in vain. No program catches this."""
-
-    def __init__(self, done: T | None, error: BaseException | None) -> None:
-        self.done = done
-        self.error = error
-
-
-def within(
-    action: Callable[[Any], T],
-    path: str,
-    arguments: list[str],
-    *,
-    module: str | None = None,
-    folder: str | None = None,
-    settings: dict[str, Any] | None = None,
-) -> T:
-    """Run a program up to its `execute()`; there do something with its environment, instead of running it."""
-
-    def reached(env: Any) -> None:
-        try:
-            done = action(env)
-        except BaseException as error:
-            raise _Reached[T](None, error) from None
-        raise _Reached(done, None)
-
-    intercepted, overridden = intercept.set(reached), overrides.set(settings or {})
-    path = os.path.abspath(path)
-    try:
-        with _working_in(folder):
-            run_program(path, arguments, module)
-    except _Reached as caught:
-        if caught.error is not None:
-            raise caught.error from None
-        return caught.done  # type: ignore[return-value]
-    finally:
-        intercept.reset(intercepted)
-        overrides.reset(overridden)
-    raise PlanError(f"{path} ended without executing anything", hint="end the program with env.execute()")
-
-
-@contextlib.contextmanager
-def _working_in(folder: str | None) -> Iterator[None]:
-    if not folder or not os.path.isdir(folder):
-        yield
-        return
-    before = os.getcwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
 # --- what a program is made of -----------------------------------------------------------------------------------------------
 
 _LIBRARIES = tuple(
@@ -348,7 +250,7 @@ def file_hash(path: str) -> str:
         return ""
 
 
-def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that JSON can hold, as those of the command line are."""
     return {name: value for name, value in settings.items() if isinstance(value, str | int | float | bool)}
 

@@ -1,7 +1,7 @@
 """Steps that were called something else, as the program that starts now calls them. Pure.
 
 State, timers, watermarks and source positions follow the step. What is outside of the job does not: a target (the owner of a
-folder of files, a row in a database) or a feed goes on to know a sink or a source by the name it had first.
+folder of files, a row in a database) or a feed continues to know a sink or a source by the name it had first.
 """
 
 from __future__ import annotations

@@ -1,30 +1,31 @@
-"""How this program was started, and who is there: for hints that say how to start it again, and for questions."""
+"""How a program was started, and whether somebody can answer: for hints that say how to start it again, and for questions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
+from dataclasses import dataclass
 
 from penstock.errors import PenstockError
 
-command: ContextVar[Callable[[str], str] | None] = ContextVar("penstock_command", default=None)
-"""The command line that runs the program, with one more option; None: the program runs itself, without `penstock run`."""
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """`command`: the command line that runs the program, with one more option; None: the program runs itself.
+    `confirm`: shows a refusal and asks a person whether to continue all the same; None: nobody can answer."""
+
+    command: Callable[[str], str] | None = None
+    confirm: Callable[[PenstockError, str], bool] | None = None
+
+    def confirmed(self, refusal: PenstockError, question: str) -> bool:
+        return self.confirm is not None and self.confirm(refusal, question)
+
+    def again_with(self, option: str) -> str:
+        """What to do to start the program again with an option, such as `--fall-back`."""
+        if self.command is not None:
+            return f"`{self.command(option)}`"
+        setting = option.removeprefix("--").replace("-", "_")
+        return f"`penstock run APP.py {option}`, or `env.execute({setting}=True)`"
 
 
-confirm: ContextVar[Callable[[PenstockError, str], bool] | None] = ContextVar("penstock_confirm", default=None)
-"""Shows a refusal and asks whether to go on anyway, if somebody is there to ask: how the command line does."""
-
-
-def go_on_anyway(refusal: PenstockError, question: str) -> bool:
-    """Somebody was asked, and said yes."""
-    ask = confirm.get()
-    return ask is not None and ask(refusal, question)
-
-
-def again_with(option: str) -> str:
-    """What to do to start the program again with an option, such as `--fall-back`."""
-    line = command.get()
-    if line is not None:
-        return f"`{line(option)}`"
-    setting = option.removeprefix("--").replace("-", "_")
-    return f"`penstock run APP.py {option}`, or `env.execute({setting}=True)`"
+UNATTENDED = Invocation()
+"""A program that runs itself."""

@@ -1,4 +1,4 @@
-"""Time for whoever drives a job."""
+"""The time of a driver."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Protocol, runtime_checkable
 
+from penstock.epochs.lifecycle import State
 from penstock.epochs.starting.rescaling import Rescale
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds, StepId
 from penstock.jobs.left_out import NOTHING, LeftOut, left_out_by
@@ -57,7 +58,7 @@ class JobResult:
     finished: bool = False
     stopped: bool = False
     drained: bool = False
-    """All time was ended before the job stopped: it cannot go on from there."""
+    """All time was ended before the job stopped: it cannot resume from there."""
     epochs: int = 0
     records_in: int = 0
     records_out: int = 0
@@ -76,7 +77,7 @@ class JobResult:
     last_epoch: Epoch | None = None
     """The newest that is committed; also one in which nothing was read."""
     rescale: Rescale | None = None
-    """The run ended to go on with another parallelism."""
+    """The run ended to continue with another parallelism."""
     history: deque[EpochRecord] = field(default_factory=lambda: deque(maxlen=10_000))
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -104,7 +105,7 @@ class JobResult:
         if not self.finished:
             return f"stopped after epoch {self.last_epoch or '-'}"
         left_out = self.left_out.sentence()
-        return f"finished: the input has ended, not all of it is in the results: {left_out}" if left_out else ALL_PROCESSED
+        return f"finished: the input has ended, but not all of it is in the results: {left_out}" if left_out else ALL_PROCESSED
 
     def rows(self) -> list[tuple[str, str]]:
         """What there is to say of it, for people."""
@@ -175,7 +176,7 @@ class JobResult:
 
 @runtime_checkable
 class RunListener(Protocol):
-    """A listener that is also told of the run as a whole."""
+    """A listener that also hears of the run as a whole."""
 
     def __call__(self, record: EpochRecord) -> None: ...
 
@@ -186,19 +187,26 @@ class RunListener(Protocol):
 
 
 @runtime_checkable
+class StateListener(Protocol):
+    """A listener that also hears of the driver's states."""
+
+    def entered(self, state: State) -> None: ...
+
+
+@runtime_checkable
 class StartListener(Protocol):
-    """A listener that is also told what a run starts from, when that was asked for."""
+    """A listener that also hears what a run starts from, when that was asked for."""
 
     def starting(self, lines: list[str]) -> None:
         """In words for people."""
 
     def copied(self, done: int, total: int) -> None:
-        """So many bytes of a snapshot's files have been copied."""
+        """This many bytes of a snapshot's files have been copied."""
 
 
 @runtime_checkable
 class StandbyListener(Protocol):
-    """A listener that is also told of a standby's waiting and taking over."""
+    """A listener that also hears of a standby's waiting and taking over."""
 
     def standing_by(self, name: str, text: str) -> None:
         """In words for people."""
@@ -206,13 +214,13 @@ class StandbyListener(Protocol):
 
 @runtime_checkable
 class StopListener(Protocol):
-    """A listener that is also told when a signal stops the job."""
+    """A listener that also hears when a signal stops the job."""
 
     def stopping(self) -> None:
         """After the current epoch. Called in the signal's handler: take note of it, and do no more."""
 
     def stopped(self, text: str) -> None:
-        """After which epoch, and how to go on: in words for people."""
+        """After which epoch, and how to resume: in words for people."""
 
 
 def record_of(

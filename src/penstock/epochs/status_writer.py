@@ -5,23 +5,25 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 import time
 
 import msgspec
 
 from penstock.diagnosis.redaction import redact_text
 from penstock.epochs.history import EpochRecord, JobResult
+from penstock.epochs.lifecycle import OVER, State
 from penstock.epochs.rates import RecentRate
 from penstock.errors import FencedError
 from penstock.jobs import paths
-from penstock.jobs.status import EVERY_S, Phase, Status
+from penstock.jobs.status import EVERY_S, VERSION, Phase, Status
 from penstock.storage import Storage
 
 log = logging.getLogger("penstock")
 
 
 class StatusWriter:
-    """A `RunListener` that writes the run's status: at most once a second, and at the end.
+    """A `RunListener` that writes the run's status: at most once a second, with every state of its driver, and at the end.
 
     Not at the start: until its first epoch is committed a run may yet find out that the storage is not its own.
     """
@@ -30,14 +32,31 @@ class StatusWriter:
         self._storage = storage
         self._written = 0.0
         self._rate = RecentRate()
-        self._status = Status(name, "running", socket.gethostname(), os.getpid(), 0)
+        self._writing = threading.Lock()
+        """Epochs come from the thread that commits, states from the loop."""
+        self._status = self._new(name)
+
+    def _new(self, name: str) -> Status:
+        return Status(name, "running", socket.gethostname(), os.getpid(), 0, version=VERSION)
 
     def started(self, name: str, storage: str) -> None:
         """A standby may run the job several times."""
         self._written, self._rate = 0.0, RecentRate()
-        self._status = Status(self._status.name, "running", self._status.host, self._status.pid, 0)
+        self._status = self._new(self._status.name)
+
+    def entered(self, state: State) -> None:
+        with self._writing:
+            self._status = msgspec.structs.replace(self._status, state=state)
+            if self._written and state not in OVER:
+                self._write()
 
     def __call__(self, record: EpochRecord) -> None:
+        with self._writing:
+            self._add(record)
+            if time.monotonic() - self._written >= EVERY_S:
+                self._write()
+
+    def _add(self, record: EpochRecord) -> None:
         status = self._status
         self._rate.add(time.monotonic(), record.records_in, record.seconds)
         self._status = msgspec.structs.replace(
@@ -56,8 +75,6 @@ class StatusWriter:
             shed=status.shed + record.shed,
             left_out=record.left_out,
         )
-        if time.monotonic() - self._written >= EVERY_S:
-            self._write()
 
     def ended(self, result: JobResult | None, error: BaseException | None) -> None:
         if result is None and (isinstance(error, FencedError) or not self._written):

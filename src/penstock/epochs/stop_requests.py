@@ -1,10 +1,11 @@
-"""Why a driver stops before its input ends: it was told to, there is nothing more to read, or it is to go on otherwise."""
+"""Why a driver stops before its input ends: it was asked to, there is nothing more to read, or it is rescaled."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from penstock.epochs.clock import Clock
+from penstock.epochs.lifecycle import State
 from penstock.epochs.starting.draining import why_not_drain
 from penstock.epochs.starting.rescaling import Rescale, asked_rescale
 from penstock.jobs.lease import Released
@@ -31,7 +32,7 @@ class StopRequests:
 
     @property
     def stopped(self) -> bool:
-        """Is the job to stop, rather than to go on with another parallelism?"""
+        """Is the job to stop, rather than to continue with another parallelism?"""
         return self.handed_over or self.idle or self._stop is not None or self._hurried is not None
 
     @property
@@ -40,8 +41,13 @@ class StopRequests:
         asked = self._stop is not None and bool(self._stop.options.get("drain"))
         return not self.handed_over and self._hurried is None and (asked or (self.idle and self._drain))
 
+    @property
+    def state(self) -> State:
+        """What a driver does that is to end."""
+        return "rescaling" if self.rescale is not None else "draining" if self.draining else "stopping"
+
     def look_ahead(self) -> bool:
-        """Was the job told to stop, without a drain? Reads requests though the loop is held up. From any thread."""
+        """Was the job asked to stop, without a drain? Reads requests though the loop is held up. From any thread."""
         if self._stop is None or self._stop.options.get("drain"):
             plain = (request for request in self._inbox.look() if request.kind == "stop" and not request.options.get("drain"))
             self._hurried = next(plain, None)
@@ -96,7 +102,7 @@ class StopRequests:
 
     def _answer_stop(self, request: Request, last: Manifest, left: str) -> None:
         if not request.options.get("drain"):
-            given_up = f"; what came after it was given up: {left}" if left else ""
+            given_up = f"; what came after it was discarded: {left}" if left else ""
             self._inbox.answer(request, True, f"stopped after epoch {last.epoch}{given_up}", epoch=last.epoch)
         elif last.drained is not None:
             self._inbox.answer(request, True, f"drained by epoch {last.epoch}, and stopped", epoch=last.epoch, drained=True)

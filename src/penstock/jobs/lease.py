@@ -25,7 +25,7 @@ Released = Literal["", "finished", "stopped", "handed-over", "failed", "abandone
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """Who drives, and that it does. `lease_ms`: for how long a beat is good, by the clock of whoever sees it."""
+    """Who drives, and that it does. `lease_ms`: for how long a beat is good, by the clock of the process that sees it."""
 
     version: int
     term: Term

@@ -17,8 +17,8 @@ from penstock.jobs.step_metrics import StepMetrics
 
 
 class LeftOut(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Records that are not in the results. `estimated`: `shed` is an estimate; `pieces`: splits that were shed as well, and whose
-    records nobody has counted. Late records and dead letters may have gone to an output of their own."""
+    """Records that are not in the results. `estimated`: `shed` is an estimate; `pieces`: splits that were shed as well, and
+    whose records were not counted. Late records and dead letters may have gone to an output of their own."""
 
     shed: int = 0
     estimated: bool = False
@@ -53,10 +53,10 @@ class LeftOut(msgspec.Struct, frozen=True, omit_defaults=True):
     def shed_text(self) -> str:
         """
         >>> LeftOut(pieces=2).shed_text()
-        '2 pieces of input whose records nobody has counted'
+        '2 pieces of input whose records were not counted'
         """
         records = [f"{'about ' * self.estimated}{self.shed:,}"] if self.shed or not self.pieces else []
-        unknown = f"{self.pieces:,} piece{'s' * (self.pieces > 1)} of input whose records nobody has counted"
+        unknown = f"{self.pieces:,} piece{'s' * (self.pieces > 1)} of input whose records were not counted"
         return " and ".join([*records, *([unknown] if self.pieces else [])])
 
     def sentence(self) -> str:

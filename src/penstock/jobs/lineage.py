@@ -101,7 +101,7 @@ def note_savepoint(storage: Storage, job: JobInfo, *, identity: str, place: str,
 
 
 def note_restore(storage: Storage, restored: Restored, *, of: JobId, home: str, by: Storage) -> None:
-    """The job in this storage was started from a snapshot of the job `of` in `home`; that one is told, if it can be reached.
+    """The job in this storage was started from a snapshot of the job `of` in `home`; that one gets a note, if it can be reached.
 
     `by`: the place that names `home`."""
     own = read_job(storage)

@@ -39,11 +39,22 @@ def is_driven(storage: Storage) -> bool | None:
     return is_alive(term) if term.host == socket.gethostname() else None
 
 
+def wrote(term: TermInfo, status: Status) -> bool:
+    """Is the status of this driver? One process may drive a job several times."""
+    return (status.host, status.pid) == (term.host, term.pid) and status.updated_ms >= term.started_ms
+
+
 def has_ended(term: TermInfo, status: Status | None) -> bool:
-    """Has the driver itself said that it is through? One process may drive a job several times."""
-    if status is None or status.phase == "running" or (status.host, status.pid) != (term.host, term.pid):
-        return False
-    return status.updated_ms >= term.started_ms
+    """Has the driver itself said that it is through?"""
+    return status is not None and status.phase != "running" and wrote(term, status)
+
+
+def state_of(storage: Storage, term: TermInfo, status: Status | None) -> str:
+    """What a driver that lives is doing (see `penstock.epochs.lifecycle`); "" if it has not said."""
+    lease, attempt = read_lease(storage), read_attempt(storage)
+    if attempt is not None and attempt.term == term.term and (lease is None or lease.term < term.term):
+        return "taking over"
+    return status.state if status is not None and wrote(term, status) else ""
 
 
 def is_alive(term: TermInfo) -> bool:
@@ -52,7 +63,7 @@ def is_alive(term: TermInfo) -> bool:
 
 
 def stop_driver(storage: Storage, timeout: float, *, drain: bool = False) -> Answer:
-    """Ask the driver to stop after its epoch; its answer. Nobody there, or no answer: an error that says so."""
+    """Ask the driver to stop after its epoch; its answer. No driver, or no answer: an error that says so."""
     idle = "there is nothing to stop; what it committed is safe"
     if drain:
         idle = "a job is drained while it runs: start it with --until-idle --drain"
@@ -67,10 +78,10 @@ def stop_driver(storage: Storage, timeout: float, *, drain: bool = False) -> Ans
 
 
 def ask_driver(storage: Storage, kind: str, timeout: float, *, idle: str, **options: Any) -> Answer:
-    """The driver's answer to a request; an error if it refuses, or if nobody answers. `idle`: a hint for when nobody drives."""
+    """The driver's answer to a request; an error if it refuses or does not answer. `idle`: a hint for when there is no driver."""
     term = newest_term(storage)
     if term is None or is_driven(storage) is False:
-        last = "nobody has ever driven it" if term is None else f"its last driver, process {term.pid} on {term.host}, has ended"
+        last = "it has never been driven" if term is None else f"its last driver, process {term.pid} on {term.host}, has ended"
         raise PenstockError("the job is not running", detail=last, hint=idle)
     identity = ask(storage, kind, **options)
     deadline = time.monotonic() + timeout
@@ -92,19 +103,19 @@ def _unanswered(storage: Storage, term: TermInfo | None, timeout: float, kind: s
     status = read_status(storage)
     if term is not None and status is not None and status.phase == "failed" and has_ended(term, status):
         return PenstockError(
-            f"the job failed when it was told to {kind}",
+            f"the job failed when it was asked to {kind}",
             detail=status.error,
-            hint="what it committed is safe: mend what is wrong, start it, and ask again",
+            hint="what it committed is safe: fix the cause, start it, and ask again",
         )
     if term is not None and is_driven(storage) is False:
         return PenstockError(
-            f"the job ended by itself before it was told to {kind}",
+            f"the job ended by itself before it was asked to {kind}",
             detail=f"its driver was process {term.pid} on {term.host}",
             hint="what it committed is safe; `penstock jobs` shows how it ended",
         )
-    driver = "nobody has ever driven it" if term is None else f"its last driver is process {term.pid} on {term.host}"
+    driver = "it has never been driven" if term is None else f"its last driver is process {term.pid} on {term.host}"
     return PenstockError(
-        f"nobody answered within {timeout:g} seconds",
-        detail=f"{driver}; the request has been taken back",
+        f"no answer within {timeout:g} seconds",
+        detail=f"{driver}; the request has been withdrawn",
         hint="if that process still runs, it may be in a long epoch: wait longer with --timeout, or send it SIGTERM",
     )

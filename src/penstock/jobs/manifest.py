@@ -65,8 +65,8 @@ class StateInfo(msgspec.Struct, frozen=True):
     """A declared state: enough to check an upgrade, and to read the state, without running anything.
 
     `earlier`: schemas that stored values may still have; `sub_schema`: of the keys of a map; `ttl`: values begin with the time
-    they expire, by the clock `ttl_time`; `namespace`: so many bytes (a window) follow the key; `key_fields`: what the key is made
-    of, None if a function makes it.
+    they expire, by the clock `ttl_time`; `namespace`: the bytes (a window) that follow the key; `key_fields`: what the key is
+    made of, None if a function makes it.
     """
 
     step: str
@@ -122,7 +122,7 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 class Rewind(msgspec.Struct, frozen=True):
-    """A take-over that goes on from an earlier epoch than the newest: `to`, or 0; `beyond` is the newest that is given up.
+    """A take-over that resumes from an earlier epoch than the newest: `to`, or 0; `beyond` is the newest that is given up.
 
     `repair`: sinks that can keep the old output visible until the new one has caught up.
     """
@@ -146,7 +146,7 @@ class Repair(msgspec.Struct, frozen=True):
 
 
 class EpochInput(msgspec.Struct, frozen=True):
-    """What an epoch was told, enough to run it again. `epoch` is that of the manifest it was committed by."""
+    """What an epoch was given, enough to run it again. `epoch` is that of the manifest it was committed by."""
 
     epoch: Epoch
     plan: int
@@ -232,7 +232,7 @@ def _check_names(layout: StateLayout, path: str) -> None:
             for ref in chain:
                 if not paths.is_state_file(ref.name):
                     raise CorruptFileError(
-                        f"the manifest {path} names a state file that can be none: {ref.name!r}",
+                        f"the manifest {path} names an impossible state file: {ref.name!r}",
                         hint="it was not written by Penstock: find out who can write to the storage",
                     )
 
@@ -259,6 +259,4 @@ def load_manifest(storage: Storage, epoch: Epoch) -> Manifest:
     try:
         return decode_manifest(read_small(storage, path, MANIFEST_BYTES), path)
     except NotFoundError as error:
-        raise CorruptFileError(
-            f"the manifest {path} is missing", hint="it was removed by something else than Penstock"
-        ) from error
+        raise CorruptFileError(f"the manifest {path} is missing", hint="something other than Penstock removed it") from error

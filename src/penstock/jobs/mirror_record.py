@@ -15,7 +15,7 @@ from penstock.storage.sealed import seal, unseal
 VERSION = 1
 
 GAP = 100_000
-"""So many epochs may have been committed without the mirror's knowledge: their numbers are passed over."""
+"""Numbers passed over: this many epochs may have been committed without the mirror's knowledge."""
 
 
 class MirrorInfo(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ epochs/0000000001.json            manifest: the commit point of an epoch
 epochs/0000000001.done            its sinks have been committed
 state/s1/p0/0000000001-<attempt>.delta   and .base
 state/imported/<term>-<id>/...    files of a savepoint or of another job's epoch, copied when this one was started from it
-pins/<id>.json                    epochs that somebody reads: their files stay
+pins/<id>.json                    epochs that are being read: their files stay
 programs/<hash>.json              which program wrote an epoch
 savepoints/<time>-<id>/...        savepoints for which no other place was named; never removed by the job
 lineage/<kind>-<id>.json          savepoints, restores and forks, for people

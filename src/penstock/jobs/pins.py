@@ -1,4 +1,4 @@
-"""Pins: epochs that somebody reads, in whatever process. Their manifests and files stay.
+"""Pins: epochs that are being read, in whatever process. Their manifests and files stay.
 
     reader      pin ── is the manifest still there? ── read, renewing the pin ── unpin
     retention   pins? ── retire the manifest ── wait for the grace ── pins? ── delete the files
@@ -90,7 +90,7 @@ def _take(storage: Storage, epoch: Epoch | None, why: str) -> tuple[Pin, Manifes
             # Retired since it was listed: an epoch that was asked for is refused above, the newest is another one now.
     raise ConfigError(
         f"{storage.uri} has no epoch that is committed with all its output",
-        hint="wait until the job has run its first epoch, and give the storage that it was run with",
+        hint="wait until the job has run its first epoch; check that this is the storage it runs with",
     )
 
 
@@ -118,9 +118,9 @@ def _checked_done(storage: Storage, epoch: Epoch) -> Epoch:
     if epoch in done:
         return epoch
     if epoch in epochs:
-        raise ConfigError(f"the output of epoch {epoch} is not all published yet", hint="wait, or start the job to finish it")
+        raise ConfigError(f"not all output of epoch {epoch} is published yet", hint="wait, or start the job to finish it")
     kept = f"kept are {', '.join(_ranges(epochs))}" if epochs else "there are none"
-    raise ConfigError(f"epoch {epoch} of {storage.uri} is not kept", detail=kept, hint="keep more epochs, by keep=")
+    raise ConfigError(f"epoch {epoch} of {storage.uri} is not kept", detail=kept, hint="keep more epochs with keep=")
 
 
 def _ranges(epochs: list[Epoch]) -> list[str]:
@@ -147,7 +147,7 @@ def pinned(storage: Storage) -> set[Epoch]:
         except NotFoundError:
             continue
         except CorruptFileError as error:
-            log.warning("it is ignored: %s", error)
+            log.warning("ignored: %s", error)
     if stale:
         storage.delete(stale)
     return found

@@ -1,4 +1,4 @@
-"""Control through the job's storage: somebody writes a request, the driver answers it. That needs no port."""
+"""Control through the job's storage: any process writes a request, the driver answers it. That needs no port."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOK_EVERY_S = 0.25
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What somebody asks of a running job."""
+    """What is asked of a running job."""
 
     identity: str
     kind: str
@@ -93,7 +93,7 @@ class Inbox:
         self._storage.delete([paths.request(request.identity)])
 
     def drop_old(self) -> None:
-        """Requests to a driver that is gone are not for this one; answers nobody fetched for an hour go too."""
+        """Requests to a driver that is gone are not for this one; answers that were not fetched for an hour go too."""
         self._storage.delete([listed.path for listed in requests_in(self._storage)])
         old = round(time.time() * 1000) - 3_600_000
         self._storage.delete([listed.path for listed in answers_in(self._storage) if listed.modified_ms < old])

@@ -16,8 +16,8 @@ class SourceOrder(msgspec.Struct, frozen=True):
     `tasks[p]` are the splits of task p, in order; `clocks` the state of each source partition's clock; `held` the least watermark
     of active partitions without a split in this epoch; `ended`: after this epoch the source is over.
 
-    A source that is read in order of event time: `until`, only records with ticks below it are taken; `skip`, so many rows of a
-    partition's first split were taken by earlier epochs; `more`, partitions with input beyond their splits: where one has less
+    A source that is read in order of event time: `until`, only records with ticks below it are taken; `skip`, rows of a
+    partition's first split that earlier epochs have taken; `more`, partitions with input beyond their splits: where one has less
     than the bound asks for, the epoch must be planned anew; None: it need not. `ends`: the others are at their end. `exhausted`:
     nothing will ever come after these splits. `last`: the latest time of partitions that are over.
     """

@@ -19,6 +19,9 @@ EVERY_S = 1.0
 
 Phase = Literal["running", "finished", "stopped", "failed"]
 
+VERSION = 2
+"""1 had no `version` and no `state`."""
+
 
 class Status(msgspec.Struct, frozen=True):
     """A job as its driver last saw it. Counts are of its present run."""
@@ -44,6 +47,9 @@ class Status(msgspec.Struct, frozen=True):
     shed: int = 0
     left_out: LeftOut = LeftOut()
     """What is not in the results, since the job began."""
+    version: int = 1
+    state: str = ""
+    """What the driver was doing, as `penstock.epochs.lifecycle` has it."""
 
 
 def read_status(storage: Storage) -> Status | None:

@@ -73,7 +73,7 @@ def check_settings(storage: Storage, info: JobInfo, name: str, max_parallelism: 
         raise ConfigError(
             f"the job's max_parallelism is {info.max_parallelism}, not {max_parallelism}",
             hint="it is fixed for the life of a job's state; take the setting back, or leave it out: "
-            "`penstock savepoint-rewrite --help` says how a new job goes on with another",
+            "`penstock savepoint-rewrite --help` says how a new job continues with another",
         )
 
 
@@ -82,7 +82,7 @@ def _make_job(storage: Storage, name: str, max_parallelism: int) -> JobInfo:
     if epochs_in(storage).any and not storage.exists(paths.JOB):
         raise CorruptFileError(
             f"{storage.uri}/{paths.JOB} is missing, though the job has committed epochs",
-            hint="restore the file from a backup; it was removed by something else than Penstock",
+            hint="restore the file from a backup; something other than Penstock removed it",
         )
     if isinstance(storage, LocalStorage):
         storage.make_private()
@@ -105,10 +105,19 @@ def read_job(storage: Storage) -> JobInfo:
         )
     if not is_job_id(info.job):
         raise CorruptFileError(
-            f"{storage.uri}/{paths.JOB} holds a job id that can be none: {info.job!r}",
+            f"{storage.uri}/{paths.JOB} holds an impossible job id: {info.job!r}",
             hint="it was not written by Penstock: find out who can write to the storage",
         )
     return info
+
+
+def job_in(storage: Storage) -> JobInfo:
+    """The job in a storage; an error that says so if there is none."""
+    try:
+        return read_job(storage)
+    except NotFoundError as error:
+        hint = "give the storage that the job was run with; `penstock jobs ROOT` lists those below a folder"
+        raise ConfigError(f"{storage.uri} holds no job", hint=hint) from error
 
 
 def read_term(storage: Storage, term: Term) -> TermInfo | None:
@@ -215,7 +224,7 @@ def left_out_of(storage: Storage) -> LeftOut:
 def check_not_fenced(storage: Storage, epoch: Epoch) -> None:
     """After creating manifest `epoch`: is it still the newest? Otherwise another driver has taken over.
 
-    Any epoch above counts, not just the next: whoever slept long enough finds that those after its own are retired already.
+    Any epoch above counts, not just the next: a driver that slept long enough finds those after its own retired already.
     """
     if epochs_in(storage).newest > epoch:
         raise fenced(epoch)

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from penstock.diagnosis.invocation import again_with
+from penstock.diagnosis.invocation import Invocation
 from penstock.errors import CorruptFileError, NotFoundError, PenstockError
 from penstock.ids import Epoch, JobId, Milliseconds
 from penstock.jobs.listing import epochs_in, state_files_in
@@ -28,7 +28,7 @@ from penstock.storage import Storage
 log = logging.getLogger("penstock")
 
 AT_ONCE = 4
-"""So many files are read at a time: checksums are computed without the interpreter's lock."""
+"""Files read at a time: checksums are computed without the interpreter's lock."""
 
 
 class Verified:
@@ -110,9 +110,9 @@ def reason(error: PenstockError) -> str:
     return error.what.partition("cannot be used: ")[2] or error.what
 
 
-def is_damaged(storage: Storage, told: str, refs: Iterable[FileRef]) -> bool:
+def is_damaged(storage: Storage, message: str, refs: Iterable[FileRef]) -> bool:
     """Is a file that an error tells of really damaged? A read may have failed just once."""
-    return Verified(storage).read(ref for ref in refs if ref.name in told) is not None
+    return Verified(storage).read(ref for ref in refs if ref.name in message) is not None
 
 
 def newest_whole(storage: Storage, job: JobId) -> Epoch | None:
@@ -129,8 +129,8 @@ def newest_whole(storage: Storage, job: JobId) -> Epoch | None:
     return None
 
 
-def with_way_out(storage: Storage, job: JobId, error: CorruptFileError) -> CorruptFileError:
-    """The error, with the newest epoch that is whole, and how to go on from there."""
+def with_way_out(storage: Storage, job: JobId, error: CorruptFileError, invocation: Invocation) -> CorruptFileError:
+    """The error, with the newest epoch that is whole, and how to resume from there."""
     log.warning("%s; looking for the newest epoch that is whole", error.what)
     epoch = newest_whole(storage, job)
     if epoch is None:
@@ -139,5 +139,6 @@ def with_way_out(storage: Storage, job: JobId, error: CorruptFileError) -> Corru
             "mirror (--from SNAPSHOT)"
         )
     else:
-        hint = f"put it back from a copy; or go on from epoch {epoch}, the newest that is whole: {again_with('--fall-back')}"
+        again = invocation.again_with("--fall-back")
+        hint = f"put it back from a copy; or resume from epoch {epoch}, the newest that is whole: {again}"
     return CorruptFileError(error.what, detail=error.detail, hint=hint)

@@ -83,7 +83,7 @@ class StopSignals:
     def end(self, because: str) -> None:
         """End the process on the spot. From another thread; only while signals are handled."""
         if self._before:
-            say(f"the process is ended: {because}\n")
+            say(f"the process exits: {because}\n")
             os._exit(TERMINATED)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:

@@ -1,10 +1,10 @@
-"""The deadline of a stop: a job that was told to stop ends in bounded time, whatever it waits for.
+"""The deadline of a stop: a job that was asked to stop ends in bounded time, whatever it waits for.
 
-    told to ── `stop_within` ──→ nothing is waited for any more: the epoch that runs is not committed, Spark's job is given up
-               ── as long again, for closing ──→ the main thread is interrupted, as by a second Ctrl-C
-                   ── `LAST_S` ──→ the process is ended on the spot
+    asked to ── `stop_within` ──→ nothing is waited for any longer: the epoch that runs is not committed, Spark's job is given up
+                ── as long again, for closing ──→ the main thread is interrupted, as by a second Ctrl-C
+                    ── `LAST_S` ──→ the process exits on the spot
 
-Told to by a signal, or by `penstock stop`: a loop that is held up does not read requests, so they are looked for here. A drain
+Asked by a signal, or by `penstock stop`: a loop that is held up does not read requests, so they are looked for here. A drain
 has no deadline: it runs epochs, which take their time; a plain stop after it has one.
 """
 
@@ -22,7 +22,7 @@ log = logging.getLogger("penstock")
 
 LAST_S = 5.0
 HELD_UP_S = 3.0
-"""A loop that has not come round for so long may have missed a request."""
+"""A loop that has not come round for this long may have missed a request."""
 LOOK_EVERY_S = 1.0
 LOOK_S = 10.0
 """A storage that has not answered within this time is not waited for."""
@@ -31,7 +31,7 @@ LOOK_S = 10.0
 class StopDeadline:
     """Looks on while a job runs, in a thread of its own.
 
-    `asked`: by whom the job was told to stop, "" if it was not. `look`: reads requests, which may take long; called when
+    `asked`: by what the job was asked to stop, "" if it was not. `look`: reads requests, which may take long; called when
     `held_up` says for how many seconds the loop has not come round.
     """
 
@@ -76,7 +76,7 @@ class StopDeadline:
             after_s, step = steps[0]
             if waited >= after_s:
                 del steps[0]
-                step(f"told to stop by {by}, it had not ended after {waited:.0f} s")
+                step(f"asked to stop by {by}, it had not ended after {waited:.0f} s")
 
     def _look_for_requests(self, now: float) -> str:
         if now - self._looked < LOOK_EVERY_S or self._held_up() < min(HELD_UP_S, self._within_s / 2):

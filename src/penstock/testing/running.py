@@ -14,6 +14,7 @@ from penstock.api.stream import DataStream
 from penstock.connectors.collecting.sink import CollectSink
 from penstock.epochs.history import EpochRecord, JobResult
 from penstock.epochs.loop import EpochLoop
+from penstock.epochs.setup import Setup
 from penstock.executors.inline import InlineExecutor
 from penstock.ids import Milliseconds
 from penstock.snapshots.restore.restore import starting_from
@@ -65,15 +66,15 @@ def execute_inline(
     ):
         storage = open_storage(uri)
         with starting_from(env.graph, config, storage) as start:
-            loop = EpochLoop(
+            setup = Setup(
                 graph=env.graph,
                 config=replace(config, local_dir=config.local_dir or local),
                 storage=storage,
                 executor=InlineExecutor(),
                 clock=clock,
                 listeners=(count,),
-                start=start,
             )
+            loop = EpochLoop(setup, start=start)
             if until is not None:
                 clock.alarm(until, loop.request_stop)
             try:

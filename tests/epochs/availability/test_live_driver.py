@@ -183,7 +183,7 @@ def test_a_driver_on_another_host_that_is_gone_is_waited_for_once(tmp_path: Path
     elsewhere(storage, 1)
     waited, told = ask(storage)
     assert waited == pytest.approx(2.0, abs=0.3)
-    assert told[0] == "process 7 on far drove the job last and has not released it: watching for 2 s whether it is alive"
+    assert told[0] == "process 7 on far last drove the job and has not released it: watching for 2 s to see whether it is alive"
 
 
 def test_a_driver_on_another_host_that_lives(tmp_path: Path) -> None:

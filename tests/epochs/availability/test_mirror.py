@@ -132,8 +132,8 @@ def test_a_mirror_that_is_further_than_it_has_noted(tmp_path: Path, caplog: pyte
     lines = go_on(tmp_path)
     check_exact(tmp_path)
     assert f"as of epoch {newest.epoch}: no epoch is known to be lost" in lines[0]
-    assert lines[-1].startswith(f"goes back to epoch {newest.epoch}: output that was published after it")
-    assert f"the job goes back to epoch {newest.epoch}, of " in caplog.text
+    assert lines[-1].startswith(f"goes back to epoch {newest.epoch}: output published after it")
+    assert f"the job goes back to epoch {newest.epoch}, from epoch " in caplog.text
 
 
 @pytest.mark.parametrize("at", [1, 3, 8])
@@ -303,7 +303,7 @@ def test_while_the_first_is_driven_it_is_refused(tmp_path: Path) -> None:
     life = _driven(tmp_path)
     settings: dict[str, Any] = {"storage": str(tmp_path / "mirror"), "lease": timedelta(milliseconds=400)}
     try:
-        with pytest.raises(ConfigError, match="is the mirror of a job that runs"):
+        with pytest.raises(ConfigError, match="is the mirror of a running job"):
             run(tmp_path, **settings)
         run(tmp_path, Interrupted(2, lambda: None), **settings, force=True)
     finally:

@@ -12,6 +12,7 @@ import pytest
 from penstock import FileSink, GeneratorSource, KeyedProcessFunction, StreamEnvironment, ValueState
 from penstock.config import JobConfig
 from penstock.epochs.availability.rehearsing import rehearse
+from penstock.epochs.setup import Setup
 from penstock.errors import JobDrivenError, StateError
 from penstock.executors.inline import InlineExecutor
 from penstock.jobs.terms import read_job
@@ -28,7 +29,8 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 def _rehearse(folder: Path, env: StreamEnvironment) -> CompiledJob | None:
     config = JobConfig(name="numbers", storage=str(folder / "storage"), parallelism=2)
-    return rehearse(env._graph, config, open_storage(folder / "storage"))
+    storage = open_storage(folder / "storage")
+    return rehearse(Setup(graph=env._graph, config=config, storage=storage, executor=InlineExecutor()))
 
 
 def test_it_compiles_what_is_committed_and_writes_nothing(tmp_path: Path) -> None:

@@ -509,7 +509,7 @@ def test_a_driver_that_works_is_left_alone(tmp_path: Path) -> None:
     result = standby.ended()
     assert result.finished
     assert result.epochs == 0
-    assert standby.heard.lines[-1].startswith("stands by no more: the job is finished")
+    assert standby.heard.lines[-1].startswith("no longer stands by: the job is finished")
     assert {manifest.term for manifest in manifests(tmp_path)} == {1}
     check_exact(tmp_path)
 
@@ -592,7 +592,7 @@ def test_a_standby_that_gave_the_job_up_stands_by_again(tmp_path: Path, monkeypa
     Trouble(monkeypatch, "create", "epochs/0000000009.json", 1)
     standby = Standby(tmp_path)
     assert standby.ended().finished
-    assert any(line.startswith("gave the job up, and stands by again: no answer about") for line in standby.heard.lines)
+    assert any(line.startswith("gave the job up and stands by again: no answer about") for line in standby.heard.lines)
     assert sum(line.startswith("has taken over") for line in standby.heard.lines) == 2
     check_exact(tmp_path)
 

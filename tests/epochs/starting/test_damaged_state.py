@@ -103,7 +103,7 @@ def stopped(tmp_path: Path) -> Path:
 def refused(folder: Path, path: Path) -> None:
     epochs = sorted(os.listdir(folder / "storage" / "epochs"))
     whole = last_without(folder, path)
-    wanted = f"(?s){path.name}.*epoch {newest(folder).epoch} .*go on from epoch {whole}, .*--fall-back"
+    wanted = f"(?s){path.name}.*epoch {newest(folder).epoch} .*resume from epoch {whole}, .*--fall-back"
     for _ in range(2):
         with pytest.raises(CorruptFileError, match=wanted):
             run(folder)
@@ -174,7 +174,7 @@ def test_a_file_that_is_damaged_while_the_job_runs(tmp_path: Path) -> None:
     (path,) = damaged
     whole = last_without(tmp_path, path)
     assert newest(tmp_path).epoch > whole + 1, "epochs were committed on top"
-    assert re.search(f"(?s){path.name}.*go on from epoch {whole}, .*--fall-back", str(caught.value))
+    assert re.search(f"(?s){path.name}.*resume from epoch {whole}, .*--fall-back", str(caught.value))
     refused(tmp_path, path)
     run(tmp_path, fall_back=True)
     check(tmp_path)
@@ -191,7 +191,7 @@ def test_a_file_that_compaction_finds_damaged(tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError) as caught:
         run(tmp_path, Interrupted(6, spoil), compact_after=8)
     whole = last_without(tmp_path, damaged[0])
-    assert re.search(f"(?s){damaged[0].name}.*go on from epoch {whole}, .*--fall-back", str(caught.value))
+    assert re.search(f"(?s){damaged[0].name}.*resume from epoch {whole}, .*--fall-back", str(caught.value))
     forget(tmp_path)
     run(tmp_path, fall_back=True)
     check(tmp_path)

@@ -263,7 +263,7 @@ def test_a_drain_that_fails_has_not_happened(tmp_path: Path) -> None:
     flag.touch()
     endless = Endless(tmp_path, restart=NO_RESTART)
     endless.stream.process(Fragile(flag), name="fragile").sink_to(FileSink(str(tmp_path / "fired")), name="fired")
-    with endless as job, pytest.raises(PenstockError, match="the job failed when it was told to stop") as caught:
+    with endless as job, pytest.raises(PenstockError, match="the job failed when it was asked to stop") as caught:
         job.stop(drain=True)
     assert "not today" in caught.value.detail
     assert not endless.results

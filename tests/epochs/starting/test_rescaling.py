@@ -64,10 +64,10 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     check_exact(tmp_path)
     assert set(executor.seen) == {2}
     assert [(answer.ok, answer.message) for answer in executor.answers()] == [
-        (False, "parallelism 0 cannot be: choose 1 to max_parallelism (128)"),
+        (False, "cannot rescale to parallelism 0: choose 1 to max_parallelism (128)"),
         (True, "the job already has 2 partitions"),
-        (False, "parallelism 129 cannot be: choose 1 to max_parallelism (128)"),
-        (False, "parallelism 'four' cannot be: choose 1 to max_parallelism (128)"),
+        (False, "cannot rescale to parallelism 129: choose 1 to max_parallelism (128)"),
+        (False, "cannot rescale to parallelism 'four': choose 1 to max_parallelism (128)"),
     ]
 
 

@@ -25,9 +25,9 @@ from penstock.config import NO_RESTART
 from penstock.errors import ConfigError, CorruptFileError, NotFoundError, PenstockError, StateError
 from penstock.ids import Epoch, JobId, Term
 from penstock.jobs.manifest import Manifest, Restored, SourceState, StateLayout, version_of
-from penstock.snapshots.restore.reference import Reference, parse_reference
+from penstock.snapshots.restore.reference import Reference, locate, parse_reference
 from penstock.snapshots.restore.resolve import Snapshot
-from penstock.snapshots.restore.restore import Begin, GoOn, decide
+from penstock.snapshots.restore.restore import Begin, Resume, decide
 from penstock.snapshots.savepoint.format import read_info
 from penstock.snapshots.savepoint.savepoint import make_savepoint
 from penstock.state.encoding.codecs import PICKLE
@@ -53,6 +53,37 @@ def test_references() -> None:
         parse_reference(" ")
 
 
+def test_where_references_lead(whole: Path, tmp_path: Path) -> None:
+    """One function for all: `--from`, `check`, `state`, `diff`."""
+    own = open_storage(whole / "storage")
+
+    def led(text: object, **options: Any) -> tuple[str, bool, Epoch | None]:
+        found = locate(str(text), **options)
+        return found.storage.uri, found.is_savepoint, found.epoch
+
+    assert led(whole / "savepoint") == (open_storage(whole / "savepoint").uri, True, None)
+    assert led(whole / "storage") == (own.uri, False, None)
+    assert led(f"{whole / 'storage'}@7") == (own.uri, False, 7)
+    for text, epoch in (("@7", 7), ("numbers@7", 7), ("numbers@latest", None)):
+        assert led(text, own=own, name="numbers") == (own.uri, False, epoch)
+    shutil.copytree(whole / "savepoint", tmp_path / "monday@4")
+    assert led(tmp_path / "monday@4") == (open_storage(tmp_path / "monday@4").uri, True, None), "a folder may have such a name"
+    for text in ("latest", "@7"):
+        with pytest.raises(NotFoundError, match="of which job"):
+            locate(text)
+    with pytest.raises(NotFoundError, match="holds no job"):
+        locate(f"{tmp_path / 'nowhere'}@4")
+    (tmp_path / "begun" / "state").mkdir(parents=True)
+    (tmp_path / "begun" / "state" / "1.parquet").touch()
+    with pytest.raises(NotFoundError, match="neither a savepoint nor a job") as caught:
+        locate(str(tmp_path / "begun"))
+    assert "never finished" in caught.value.detail
+
+
+def test_a_job_is_started_from_by_one_of_its_epochs(whole: Path, tmp_path: Path) -> None:
+    refused(tmp_path, whole / "storage", NotFoundError, "holds no savepoint, but a job", f"--from {whole / 'storage'}@latest")
+
+
 # --- the decision ------------------------------------------------------------------------------------------------------------
 
 
@@ -71,18 +102,18 @@ def test_whether_to_start_from_a_snapshot() -> None:
     own, other = JobId("own"), Restored("there", "other@5", Epoch(5), Epoch(1))
     fork = snapshot(5, "other", "other@5")
     assert decide(fork, None, None, own=False, again=False) == Begin()
-    assert isinstance(decide(fork, own, manifest(9, restored=other), own=False, again=False), GoOn)
+    assert isinstance(decide(fork, own, manifest(9, restored=other), own=False, again=False), Resume)
     assert decide(fork, own, manifest(9, restored=other), own=False, again=True) == Begin(Epoch(9))
     later = snapshot(7, "other", "other@7")
     with pytest.raises(ConfigError, match="another job"):
         decide(later, own, manifest(9, restored=other), own=False, again=False)
     moving = snapshot(7, "other", "other@7", moving=True)
-    assert isinstance(decide(moving, own, manifest(9, restored=other), own=False, again=False), GoOn)
-    with pytest.raises(ConfigError, match="has come to epoch 9 by itself"):
+    assert isinstance(decide(moving, own, manifest(9, restored=other), own=False, again=False), Resume)
+    with pytest.raises(ConfigError, match="has reached epoch 9 by itself"):
         decide(moving, own, manifest(9), own=False, again=False)
     back = snapshot(5, "own", "own@5")
     assert decide(back, own, manifest(9), own=True, again=False) == Begin(Epoch(9))
-    assert isinstance(decide(snapshot(9, "own", "own@9"), own, manifest(9), own=True, again=True), GoOn)
+    assert isinstance(decide(snapshot(9, "own", "own@9"), own, manifest(9), own=True, again=True), Resume)
     assert decide(snapshot(5, "own", "0a1b"), own, manifest(9, restored=other), own=False, again=False) == Begin(Epoch(9))
 
 
@@ -98,9 +129,9 @@ def refused(tmp_path: Path, source: object, kind: type[PenstockError], *words: s
 
 
 def test_what_is_not_there(whole: Path, tmp_path: Path) -> None:
-    refused(tmp_path, tmp_path / "nowhere", NotFoundError, "holds no savepoint")
+    refused(tmp_path, tmp_path / "nowhere", NotFoundError, "holds neither a savepoint nor a job")
     refused(tmp_path, f"{tmp_path / 'nowhere'}@4", NotFoundError, "holds no job")
-    refused(tmp_path, "latest", ConfigError, "no epoch to go on from")
+    refused(tmp_path, "latest", ConfigError, "no epoch to resume from")
     last = manifests(whole)[-1].epoch
     refused(tmp_path, f"{whole / 'storage'}@2", ConfigError, "epoch 2", "is not kept", f"{last - 7} to {last}")
     assert not (tmp_path / "storage" / "job.json").exists()
@@ -288,7 +319,7 @@ def test_sources_by_name(whole: Path, tmp_path: Path, caplog: pytest.LogCaptureF
     new = changed(tmp_path / "name", Mapped(), another, name="others")
     assert new.execute(restore_from=source, allow_dropped_state=True).records_in == 3
     assert "source others: new, starts as configured" in caplog.text
-    assert "whose positions go: numbers" in caplog.text
+    assert "dropping the positions of sources that the program no longer has: numbers" in caplog.text
     kept = manifests(tmp_path / "name")[-1].sources
     assert list(kept) == ["others"]
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import app
-from penstock.errors import NotFoundError
+from penstock.errors import ConfigError
 from penstock.ids import Epoch
 from penstock.jobs.pins import pin
 from penstock.snapshots.view.retained import KeptEpoch, list_epochs
@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_said(job: Path) -> None:
     assert "damaged" in found[Epoch(3)].problem
     assert not found[Epoch(18)].done
     assert [epoch for epoch, kept in found.items() if kept.pinned] == [5]
-    with pytest.raises(NotFoundError, match="holds no job"):
+    with pytest.raises(ConfigError, match="holds no job"):
         list_epochs(open_storage(job / "out"))
 
 
@@ -110,10 +110,10 @@ def test_run_says_what_it_starts_from(tmp_path: Path) -> None:
     told = run("second", "--from", f"{tmp_path / 'first'}@3", "--parallelism", "3")
     assert "numbers: starts from file://" in told
     assert "files, at most 14 entries: sums." in told
-    assert "source numbers: goes on from {'next': 40" in told
+    assert "source numbers: resumes from {'next': 40" in told
     assert "of state" in told
     again = run("second", "--from", f"{tmp_path / 'first'}@3")
-    assert "goes on from its newest epoch" in again
+    assert "resumes from its newest epoch" in again
     assert "--again starts from there once more" in again
     assert "records in, out" in run("second", "--from", f"{tmp_path / 'first'}@3", "--again")
     refused = CliRunner().invoke(

@@ -13,7 +13,7 @@ from rich.text import Text
 from penstock.cli.screen.printable import echo
 from penstock.cli.screen.problems import clean_errors
 from penstock.cli.screen.tables import console_for, print_table
-from penstock.compile.programs import within
+from penstock.compile.in_process import within
 from penstock.snapshots.restore.preflight import Preflight, check
 
 _STYLES = {"incompatible": "bold red", "dropped": "red", "removed": "red", "migrates": "yellow", "new": "cyan", "added": "cyan"}
@@ -21,7 +21,7 @@ _STYLES = {"incompatible": "bold red", "dropped": "red", "removed": "red", "migr
 
 def check_command(
     program: Annotated[str, typer.Argument(metavar="APP.py", help="The program.")],
-    against: Annotated[str, typer.Option(metavar="SAVEPOINT|JOB|JOB@EPOCH", help="What it is to go on from.")],
+    against: Annotated[str, typer.Option(metavar="SAVEPOINT|JOB|JOB@EPOCH", help="What it is to resume from.")],
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGS]...", help="The program's own arguments; its options go behind --.")
     ] = None,
@@ -31,7 +31,7 @@ def check_command(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Tell, for each state, whether a program could go on with what another has left; exit code 1 if it would be refused."""
+    """Tell, for each state, whether a program could resume what another has left; exit code 1 if it would be refused."""
     with clean_errors(trace=trace):
         settings = {"allow_dropped_state": True} if allow_dropped_state else {}
         report = within(lambda env: check(env, against, **settings), program, arguments or [])
@@ -56,4 +56,4 @@ def _show(report: Preflight, console: Console) -> None:
     for problem in report.problems:
         console.print(Text(f"refused: {problem}", "red"), soft_wrap=True)
     if not report.refused:
-        console.print("the program can go on from there")
+        console.print("the program can resume from there")

@@ -10,7 +10,7 @@ import typer
 from penstock.cli.screen.printable import echo
 from penstock.cli.screen.problems import clean_errors
 from penstock.compile.explain import explain_data, explain_text
-from penstock.compile.programs import within
+from penstock.compile.in_process import within
 from penstock.diagnosis.redaction import redact_data, redact_text
 
 

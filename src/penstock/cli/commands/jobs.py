@@ -25,7 +25,7 @@ from penstock.errors import ConfigError, CorruptFileError, PenstockError
 from penstock.jobs import paths
 from penstock.jobs.left_out import NOTHING, LeftOut
 from penstock.jobs.listing import epochs_in
-from penstock.jobs.liveness import has_ended, is_alive, newest_term
+from penstock.jobs.liveness import has_ended, is_alive, newest_term, state_of, wrote
 from penstock.jobs.manifest import load_manifest
 from penstock.jobs.status import EVERY_S, Status, read_status
 from penstock.jobs.terms import TermInfo, read_job
@@ -76,6 +76,15 @@ class FoundJob:
     """What is not in the results, since the job began."""
     problem: str = ""
     """Why it is damaged: what is wrong with one of its files."""
+    state: str = ""
+    """What a running driver is doing, if it has said: see `penstock.epochs.lifecycle`."""
+
+    @property
+    def shown(self) -> str:
+        """The condition, and what there is to say of it."""
+        if self.problem:
+            return f"{self.condition}: {self.problem}"
+        return self.condition if self.state in ("", self.condition) else f"{self.condition}, {self.state}"
 
 
 def jobs_command(
@@ -138,7 +147,7 @@ def _described(storage: Storage, place: str) -> FoundJob:
     manifests = epochs_in(storage).manifests
     newest = max(manifests, default=None)
     condition: Condition
-    problem = ""
+    problem = state = ""
     try:
         name = read_job(storage).name
         head = None if newest is None else load_manifest(storage, newest)
@@ -148,7 +157,7 @@ def _described(storage: Storage, place: str) -> FoundJob:
     else:
         ended = term is not None and has_ended(term, status)
         if term is not None and is_alive(term) and not ended:
-            condition = "running"
+            condition, state = "running", state_of(storage, term, status)
         elif head is not None and head.finished:
             condition = "finished" if head.drained is None else "drained"
         elif ended and status is not None:
@@ -170,17 +179,13 @@ def _described(storage: Storage, place: str) -> FoundJob:
         key_hash=None if head is None else head.state.key_hash,
         left_out=head.left_out_in_all if head is not None and condition == "running" else at_rest,
         problem=problem,
+        state=state,
     )
 
 
 def rate_now(status: Status | None, term: TermInfo | None, now: float) -> Rate | None:
     """What the running driver last told of its rate; None: it has told nothing yet. Pure."""
-    if (
-        status is None
-        or term is None
-        or (status.host, status.pid) != (term.host, term.pid)
-        or status.updated_ms < term.started_ms
-    ):
+    if status is None or term is None or not wrote(term, status):
         return None
     return Rate(status.records_per_second, max(0.0, now - status.updated_ms / 1000))
 
@@ -201,7 +206,7 @@ def _table(found: list[FoundJob]) -> Table:
         ago = "-" if job.epoch_ms is None else f"{duration(max(0.0, time.time() - job.epoch_ms / 1000))} ago"
         table.add_row(
             Text(job.name),
-            Text(f"{job.condition}: {job.problem}" if job.problem else job.condition),
+            Text(job.shown),
             "-" if job.epoch is None else str(job.epoch),
             ago,
             "-" if job.rate_told is None or job.rate_age_s is None else str(Rate(job.rate_told, job.rate_age_s)),

@@ -13,13 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.api.environment import listeners, overrides
-from penstock.cli.program import run_program
 from penstock.cli.screen.printable import echo
 from penstock.cli.screen.problems import clean_errors, errors
 from penstock.cli.screen.progress import Progress
-from penstock.compile import programs
-from penstock.diagnosis.invocation import command, confirm
+from penstock.compile import in_process
+from penstock.compile.in_process import RunOptions, run_program
+from penstock.diagnosis.invocation import Invocation
 from penstock.diagnosis.redaction import redact_arguments
 from penstock.diagnosis.tracebacks import showing_whole
 from penstock.errors import PenstockError
@@ -112,21 +111,19 @@ def run_command(
         "force": force or None,
         "lease": None if lease is None else timedelta(seconds=lease),
     }
-    line = command.set(lambda option: command_line(program, arguments or [], given, option))
-    overridden = overrides.set({setting: value for setting, value in given.items() if value is not None})
     progress = _Watched()
-    heard = listeners.set((progress,))
-    asked = confirm.set(progress.confirm if sys.stdin.isatty() and errors.is_terminal else None)
-    try:
-        with showing_whole(trace), clean_errors(trace=trace):
-            _run(program, arguments or [])
-        if not progress.runs:
-            errors.print(f"{program} ended without executing anything: does it call env.execute()?", soft_wrap=True)
-    finally:
-        command.reset(line)
-        overrides.reset(overridden)
-        listeners.reset(heard)
-        confirm.reset(asked)
+    options = RunOptions(
+        settings={setting: value for setting, value in given.items() if value is not None},
+        listeners=(progress,),
+        invocation=Invocation(
+            command=lambda option: command_line(program, arguments or [], given, option),
+            confirm=progress.confirm if sys.stdin.isatty() and errors.is_terminal else None,
+        ),
+    )
+    with showing_whole(trace), clean_errors(trace=trace):
+        _run(program, arguments or [], options)
+    if not progress.runs:
+        errors.print(f"{program} ended without executing anything: does it call env.execute()?", soft_wrap=True)
 
 
 def command_line(program: str, arguments: list[str], given: dict[str, Any], option: str) -> str:
@@ -166,9 +163,9 @@ class _Watched(Progress):
             return typer.confirm(question, err=True)
 
 
-def _run(program: str, arguments: list[str]) -> None:
+def _run(program: str, arguments: list[str], options: RunOptions) -> None:
     try:
-        run_program(program, arguments)
+        run_program(program, arguments, options)
     except PenstockError:
         raise
     except Interrupted as interrupted:  # it has been said
@@ -185,7 +182,7 @@ def _run(program: str, arguments: list[str]) -> None:
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
     """A traceback without the frames between the command line and the program."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    ours = (here, os.path.abspath(programs.__file__), os.path.abspath(runpy.__file__), "<frozen runpy>")
+    ours = (here, os.path.abspath(in_process.__file__), os.path.abspath(runpy.__file__), "<frozen runpy>")
     kept = trace
     while kept is not None and kept.tb_frame.f_code.co_filename.startswith(ours):
         kept = kept.tb_next

@@ -19,7 +19,7 @@ from penstock.cli.screen.problems import clean_errors, errors
 from penstock.cli.screen.progress import duration
 from penstock.cli.screen.tables import console_for, print_table
 from penstock.snapshots.savepoint.format import SavepointInfo
-from penstock.snapshots.savepoint.savepoint import SavepointProgress, Told
+from penstock.snapshots.savepoint.savepoint import OnProgress, SavepointProgress
 from penstock.snapshots.savepoint.throttle import lower_priority
 from penstock.state.key_groups import NEW_JOBS
 
@@ -45,7 +45,7 @@ def savepoint_command(
 
 
 @contextlib.contextmanager
-def shown_progress() -> Iterator[Told]:
+def shown_progress() -> Iterator[OnProgress]:
     """A bar while a savepoint is made, where somebody looks."""
     columns = (TextColumn("savepoint"), BarColumn(), TextColumn("{task.percentage:>3.0f}%  {task.fields[rows]:,} rows"))
     with Progress(*columns, TimeElapsedColumn(), console=errors, transient=True, disable=not errors.is_terminal) as bar:

@@ -11,7 +11,7 @@ A small thread renews it every quarter of the lease, with a beat that counts up.
   fails is abandoned, which says nothing about the driver.
 - A standby leaves the job to a driver whose lease has changed since it was watched.
 - It speaks for the loop, not for the process: once the job runs, a loop that has not come round for `hang_after` has no beat.
-- A driver that finds a lease of a higher term is no longer the driver, and writes no more.
+- A driver that finds a lease of a higher term is no longer the driver, and stops writing.
 - Released says how the driver left: a job that is finished, or was stopped by request, is not to be taken over.
 - The last word is tried again by the restart policy. Leaving takes bounded time: a storage that does not answer is not waited for
   longer than `LEAVE_S`.
@@ -41,7 +41,7 @@ from penstock.timing.durations import to_ms
 log = logging.getLogger("penstock")
 
 HANG_LEASES = 10
-"""A loop that has not come round for so many leases hangs, unless told otherwise."""
+"""A loop that has not come round for this many leases hangs, unless `hang_after` says otherwise."""
 
 
 LEAVE_S = 10.0
@@ -98,10 +98,10 @@ class SignOfLife:
         self._writing = threading.Lock()
         self._stopped = threading.Event()
         self._left = threading.Event()
-        """Nobody waits for the last word any more."""
+        """The last word is no longer waited for."""
         self._thread: threading.Thread | None = None
 
-    # --- what the loop tells -----------------------------------------------------------------------------------------------
+    # --- what the loop says ------------------------------------------------------------------------------------------------
 
     def take_term(self, storage: Storage, above: int = 0) -> Term:
         """Begin to take the job over, and say so from now on. After a term that was watched: only if no other process has.

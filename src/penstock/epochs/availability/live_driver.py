@@ -1,6 +1,6 @@
 """Is the job driven already? Asked before a driver starts: a second one would take the job over.
 
-    nobody has driven it, or the last driver said that it left ──→ no
+    it was never driven, or the last driver said that it left  ──→ no
     the last driver was a process of this host, and has ended ───→ no
     its beat changes while it is watched for half a lease ───────→ yes
     it does not ─────────────────────────────────────────────────→ no: it is gone with its host, or hangs
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from penstock.config import JobConfig
-from penstock.diagnosis.invocation import again_with, go_on_anyway
+from penstock.diagnosis.invocation import UNATTENDED, Invocation
 from penstock.epochs.availability.lease_holder import drives
 from penstock.epochs.availability.standby import SHARE, Seen, observe
 from penstock.errors import JobDrivenError
@@ -32,6 +32,7 @@ def check_not_driven(
     config: JobConfig,
     *,
     tell: Callable[[str], None],
+    invocation: Invocation = UNATTENDED,
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
@@ -42,13 +43,13 @@ def check_not_driven(
     if not may_be_driven(storage, seen):
         return
     limit_s = SHARE * max(to_ms(config.lease), *(lease.lease_ms for lease in (seen.lease, seen.attempt) if lease), 0) / 1000
-    tell(f"{seen.driver} drove the job last and has not released it: watching for {limit_s:g} s whether it is alive")
+    tell(f"{seen.driver} last drove the job and has not released it: watching for {limit_s:g} s to see whether it is alive")
     driver = watch(storage, seen, limit_s, monotonic, sleep)
     if driver is None:
-        tell(f"{seen.driver} gave no sign of life: it is gone, or hangs")
+        tell(f"{seen.driver} gave no sign of life: it has exited or hangs")
         return
-    refusal = _refusal(storage, driver)
-    if not go_on_anyway(refusal, "Take the job over from it?"):
+    refusal = _refusal(storage, driver, invocation)
+    if not invocation.confirmed(refusal, "Take the job over from it?"):
         raise refusal
 
 
@@ -68,7 +69,7 @@ def _may_live(storage: Storage, process: Lease | TermInfo, term: Term) -> bool:
 def watch(
     storage: Storage, seen: Seen, limit_s: float, monotonic: Callable[[], float], sleep: Callable[[float], None]
 ) -> Seen | None:
-    """Who gives a sign of life within so many seconds; None: nobody, or the driver leaves."""
+    """Who gives a sign of life within `limit_s`; None: no process does, or the driver leaves."""
     end = monotonic() + limit_s
     while monotonic() < end:
         sleep(min(0.25, limit_s / 10))
@@ -80,14 +81,14 @@ def watch(
     return None
 
 
-def _refusal(storage: Storage, seen: Seen) -> JobDrivenError:
+def _refusal(storage: Storage, seen: Seen, invocation: Invocation) -> JobDrivenError:
     term = read_term(storage, seen.term)
     since = ""
     if term is not None:
         since = f", since {datetime.fromtimestamp(term.started_ms / 1000).astimezone().isoformat(' ', 'seconds')}"
     return JobDrivenError(
-        f"the job is driven already: by {seen.driver}{since}",
+        f"the job is already driven by {seen.driver}{since}",
         detail=f"it gave a sign of life just now, in {storage.uri}",
         hint=f"`penstock stop {storage.uri.removeprefix('file://')}` stops it after its epoch; "
-        f"to take the job over, so that it fails: {again_with('--take-over')}",
+        f"to take the job over, which makes that driver fail: {invocation.again_with('--take-over')}",
     )

@@ -3,11 +3,11 @@
     the newest done epoch ── pin it ── state files ── manifest ── done mark ── mirror.json ── retention
 
 Laws:
-- Epochs never wait for the mirror. One that falls behind goes on with the newest epoch, and leaves out those between.
+- Epochs never wait for the mirror. One that falls behind continues with the newest epoch, and skips those between.
 - The mirror is a whole job storage at any time: a manifest is written after all it names, and only of a done epoch.
 - What only a crash can have left there is removed after this driver's first manifest, so no older one can come to name it and be
   the newest.
-- Who finds a higher term in the mirror has been replaced, or a job was started there: it mirrors no more.
+- Who finds a higher term in the mirror has been replaced, or a job was started there: it stops mirroring.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ AGAIN_S = 2.0
 """After a mirror did not answer it is tried again so much later."""
 
 LAST_S = 30.0
-"""A job that ends in good order waits so long for its last epoch to be mirrored."""
+"""A job that ends in good order waits this long for its last epoch to be mirrored."""
 
 KNOWN_EVERY_S = 1.0
-"""While files are copied the mirror is told this often how far the job is."""
+"""While files are copied the mirror is given this often how far the job is."""
 
 
 class MirrorReplacedError(PenstockError):
@@ -78,7 +78,7 @@ class Mirror:
         try:
             self.check()
         except StorageError as error:
-            log.warning("the mirror %s does not answer, it is tried again: %s", self._target.uri, error.what)
+            log.warning("the mirror %s does not answer; trying again: %s", self._target.uri, error.what)
         self._thread = threading.Thread(target=self._run, name="penstock-mirror", daemon=True)
         self._thread.start()
 
@@ -121,7 +121,7 @@ class Mirror:
                     log.warning("the mirror %s has caught up, with epoch %d", self._target.uri, self._mirrored)
                 behind = False
             except (MirrorReplacedError, ConfigError) as error:
-                log.warning("nothing is mirrored any more: %s", error)
+                log.warning("mirroring has ended: %s", error)
                 return
             except (PenstockError, OSError) as error:
                 if not behind:
@@ -159,7 +159,7 @@ class Mirror:
             raise ConfigError(
                 f"a job was started from the mirror {target.uri}",
                 detail=f"it was the mirror of {mirror.storage}",
-                hint="that one is the job now: run it there; or mirror to another place",
+                hint="the job lives there now: run it there, or mirror to another place",
             )
         self._check_ours(mirror)
 
@@ -232,7 +232,7 @@ class Mirror:
         found = read_mirror(self._target)
         if found is not None:
             if found.started_ms is not None or found.term > self._term:
-                raise MirrorReplacedError(f"{self._target.uri} is another's now")
+                raise MirrorReplacedError(f"{self._target.uri} now belongs to another driver")
             info = msgspec.structs.replace(info, committed=max(info.committed, found.committed))
         write_mirror(self._target, info)
 

@@ -1,10 +1,10 @@
 """Starting a job from a mirror.
 
 Laws:
-- A job goes on from a mirror only if nobody is seen to drive the first storage, unless forced.
+- A job resumes from a mirror only if no process is seen to drive the first storage, unless forced.
 - Epochs that were committed there and are not here are lost. Their numbers are not used again: the take-over epoch is far above
   the newest that the mirror knows of, and the job goes back as far as its sinks are concerned (see `epochs/starting/rewind.py`).
-- Once its take-over epoch is committed the mirror is an ordinary job, and is mirrored into no more.
+- Once its take-over epoch is committed the mirror is an ordinary job, and no longer mirrored into.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.diagnosis.invocation import again_with
+from penstock.diagnosis.invocation import UNATTENDED, Invocation
 from penstock.epochs.availability.live_driver import may_be_driven, watch
 from penstock.epochs.availability.standby import Seen, observe
 from penstock.epochs.committing.commit_protocol import mark_done
@@ -37,7 +37,7 @@ def mark_mirrored(storage: Storage, term: Term) -> None:
 
 
 def mark_started(storage: Storage) -> None:
-    """The job's take-over epoch is committed: it is a mirror no more."""
+    """The job's take-over epoch is committed: it is no longer a mirror."""
     info = read_mirror(storage)
     if info is not None and info.started_ms is None:
         write_mirror(storage, msgspec.structs.replace(info, started_ms=_now()), durable=True)
@@ -50,6 +50,7 @@ def check_start(
     force: bool,
     fall_back: bool,
     tell: Callable[[str], None],
+    invocation: Invocation = UNATTENDED,
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
@@ -66,20 +67,20 @@ def check_start(
         raise CorruptFileError(
             f"the mirror {storage.uri} is not whole: {paths.manifest(info.mirrored)} is missing, and was mirrored",
             detail=f"{paths.MIRROR} tells of epoch {info.mirrored}; the newest that is there is {newest or 'none'}",
-            hint="put it back from a copy; or go on from what is there, and lose what came after it: "
-            f"{again_with('--fall-back')}",
+            hint="put it back from a copy; or resume from what is there and lose what came after it: "
+            f"{invocation.again_with('--fall-back')}",
         )
     info = msgspec.structs.replace(info, mirrored=newest)  # it may be further than was noted
     tell(f"{storage.uri} is a mirror of {info.storage}, as of epoch {info.mirrored}: {info.lost}")
     driver = None if force else _driver(info, lease_s, tell, monotonic, sleep)
     if driver is not None:
         raise ConfigError(
-            f"{storage.uri} is the mirror of a job that runs: {driver.driver} drives it in {info.storage}",
+            f"{storage.uri} is the mirror of a running job: {driver.driver} drives it in {info.storage}",
             detail=f"the mirror is as of epoch {info.mirrored}",
-            hint="stop that driver first; or start with --force, which takes its output back and lets it fail",
+            hint="stop that driver first; or start with --force, which takes its output back and makes it fail",
         )
     mark_mirrored(storage, info.term)
-    tell(f"goes back to epoch {info.mirrored}: output that was published after it is taken back, or repeated")
+    tell(f"goes back to epoch {info.mirrored}: output published after it is taken back or repeated")
 
 
 def _driver(
@@ -89,11 +90,11 @@ def _driver(
     monotonic: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> Seen | None:
-    """Who is seen to drive the first storage; None if nobody is, or if it cannot be read."""
+    """Who is seen to drive the first storage; None if no process is, or if it cannot be read."""
     try:
         first = open_storage(info.storage)
         if not first.exists(paths.JOB) or read_job(first).job != info.job:
-            tell(f"{info.storage} holds the job no more")
+            tell(f"{info.storage} no longer holds the job")
             return None
         seen = observe(first)
         leases = [lease for lease in (seen.lease, seen.attempt) if lease is not None]

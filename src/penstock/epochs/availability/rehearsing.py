@@ -9,23 +9,22 @@ Law: nothing of it is kept. The take-over does all of it again, on what is commi
 from __future__ import annotations
 
 from penstock.compile.compiler import compile_program
-from penstock.config import JobConfig
+from penstock.epochs.setup import Setup
 from penstock.epochs.starting.takeover import target_of
 from penstock.errors import NotFoundError
 from penstock.ids import Term
 from penstock.jobs.listing import epochs_in
 from penstock.jobs.manifest import load_manifest
 from penstock.jobs.terms import read_job
-from penstock.plan.nodes import Graph
 from penstock.runtime.job import CompiledJob
 from penstock.state.key_groups import NEW_JOBS, KeyGroups
-from penstock.storage import Storage
 
 NO_TERM = Term(0)
 
 
-def rehearse(graph: Graph, config: JobConfig, storage: Storage, python_paths: tuple[str, ...] = ()) -> CompiledJob | None:
+def rehearse(setup: Setup) -> CompiledJob | None:
     """The job as its tasks would get it now; None while there is none."""
+    config, storage = setup.config, setup.storage
     try:
         info = read_job(storage)
     except NotFoundError:
@@ -34,6 +33,8 @@ def rehearse(graph: Graph, config: JobConfig, storage: Storage, python_paths: tu
     before = load_manifest(storage, max(manifests)) if manifests else None
     committed = before.state if before is not None else None
     key_groups = KeyGroups(info.max_parallelism, committed.key_hash if committed is not None else NEW_JOBS)
-    target = target_of(config, storage, info, key_groups, NO_TERM, python_paths)
+    target = target_of(config, storage, info, key_groups, NO_TERM, setup.python_paths)
     sources = before.sources if before is not None else {}
-    return compile_program(graph, committed, sources, target, allow_dropped=config.allow_dropped_state, newest=committed).job
+    return compile_program(
+        setup.graph, committed, sources, target, allow_dropped=config.allow_dropped_state, newest=committed
+    ).job

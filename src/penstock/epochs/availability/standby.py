@@ -6,7 +6,7 @@
        └─────── the job is finished, or was stopped ─────────→ end
 
 Laws:
-- A standby ends only when it is told to, or when the job is finished or was stopped on purpose. After anything that goes wrong,
+- A standby ends only when it is asked to, or when the job is finished or was stopped on purpose. After anything that goes wrong,
   while it takes over or later while it drives, it stands by again.
 - Silence counts only while the watcher itself can read the storage. A look that fails, that takes long, or that comes long after
   the one before proves nothing: the full lease starts anew.

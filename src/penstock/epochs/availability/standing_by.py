@@ -66,11 +66,11 @@ def stand_by(
     sleep: Callable[[float], None],
     rest_s: float = 0.0,
 ) -> TakeOver | End | None:
-    """Wait until the job is to be taken over or is over; None if told to stop. Not taken over before `rest_s` is over."""
+    """Wait until the job is to be taken over or is over; None if asked to stop. Not taken over before `rest_s` is over."""
     watch = Watch(lease_s)
     poll = min(1.0, lease_s / 10)
     rested = monotonic() + rest_s
-    told = ""
+    shown = ""
     prepared: float | None = None
     while not stopping():
         verdict = _look(storage, watch, lease_s, poll, stopping, monotonic)
@@ -78,9 +78,9 @@ def stand_by(
             continue
         if isinstance(verdict, End) or (isinstance(verdict, TakeOver) and monotonic() >= rested):
             return verdict
-        if isinstance(verdict, Wait) and verdict.because != told:
-            told = verdict.because
-            tell(f"stands by: {told}")
+        if isinstance(verdict, Wait) and verdict.because != shown:
+            shown = verdict.because
+            tell(f"stands by: {shown}")
         if prepared is None or monotonic() - prepared > PREPARE_EVERY_S:
             _prepare(prepare)
             prepared = monotonic()
@@ -97,7 +97,7 @@ def _look(
     stopping: Callable[[], bool],
     monotonic: Callable[[], float],
 ) -> Verdict | None:
-    """What one look comes to; None if told to stop meanwhile."""
+    """What one look comes to; None if asked to stop meanwhile."""
     look = Question(lambda: observe(storage), monotonic)
     warned = False
     while not look.is_answered(poll):
@@ -105,7 +105,7 @@ def _look(
             return None
         if not warned and monotonic() - look.began > SHARE * lease_s:
             warned = True
-            log.warning("the storage %s does not answer: what its driver does cannot be seen", storage.uri)
+            log.warning("the storage %s does not answer: its driver cannot be watched", storage.uri)
     try:
         return watch.look(look.answer(), look.began, look.ended)
     except PenstockError as error:
@@ -120,7 +120,7 @@ def _prepare(prepare: Callable[[], None]) -> None:
     try:
         prepare()
     except Exception as error:
-        log.warning("this standby could not get ready, which is tried again: %s", error)
+        log.warning("this standby could not get ready; trying again: %s", error)
 
 
 def job_of(storage: Storage, monotonic: Callable[[], float]) -> JobInfo | None:

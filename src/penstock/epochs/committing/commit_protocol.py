@@ -1,6 +1,6 @@
 """Making an epoch durable: manifest, sinks, done mark, in this order.
 
-The manifest is the commit point. Whoever finds a manifest without a done mark finishes its sinks: committing them again is
+The manifest is the commit point. A driver that finds a manifest without a done mark finishes its sinks: committing them again is
 harmless.
 """
 

@@ -81,9 +81,9 @@ class CompactionRunner:
             error = running.done.exception()
             if error is not None:
                 if is_damaged(self._storage, str(error), running.task.files):
-                    told = str(error).partition("\n")[0]
-                    raise CorruptFileError(f"stage {stage}, partition {partition} cannot be compacted: {told}")
-                log.warning("compaction of stage %d partition %d failed, will be tried again: %s", stage, partition, error)
+                    what = str(error).partition("\n")[0]
+                    raise CorruptFileError(f"stage {stage}, partition {partition} cannot be compacted: {what}")
+                log.warning("compaction of stage %d partition %d failed; trying again later: %s", stage, partition, error)
                 continue
             chains[stage][partition] = replaced(chains[stage][partition], running.task.files, running.done.result())
             handed.append(running.task.attempt)
@@ -111,7 +111,7 @@ class CompactionRunner:
 
 
 def replaced(chain: list[FileRef], merged: tuple[FileRef, ...], by: FileRef) -> list[FileRef]:
-    """The chain with a run of files replaced by the file they were merged into; unchanged if the run is not there any more."""
+    """The chain with a run of files replaced by the file they were merged into; unchanged if the run is no longer there."""
     marks = [ref.mark for ref in merged]
     for start in range(len(chain) - len(marks) + 1):
         if [ref.mark for ref in chain[start : start + len(marks)]] == marks:

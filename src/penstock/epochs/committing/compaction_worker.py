@@ -1,13 +1,8 @@
-"""A process that merges state files, so that the driver's loop does not share its interpreter with it.
-
-It talks msgpack over its standard streams: a task in, a file reference or an error out.
-"""
+"""A process that merges state files, so that the driver's loop does not share its interpreter with it."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from typing import IO
 
@@ -15,11 +10,9 @@ import msgspec
 
 from penstock.epochs.committing.compaction import MergeTask, merge
 from penstock.errors import StateError
+from penstock.piped_process import PipedProcess, receive, send
 from penstock.state.files.durable import FileRef
 from penstock.storage import open_storage
-
-_MAIN = f"import sys; from {__name__} import serve; serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)"
-"""Not `-m`: the package imports this module itself, and runpy would warn of that on the user's terminal."""
 
 
 class Merged(msgspec.Struct, frozen=True):
@@ -34,28 +27,21 @@ class CompactionWorker:
 
     def __init__(self, storage_uri: str) -> None:
         self._uri = storage_uri
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: PipedProcess | None = None
         self._lock = threading.Lock()
 
     def merge(self, task: MergeTask) -> FileRef:
         with self._lock:
-            if self._process is None or self._process.poll() is not None:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-c", _MAIN, self._uri],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    process_group=0,  # Ctrl-C at a terminal is for the driver: it ends this process when it stops
-                )
-            assert self._process.stdin is not None
-            assert self._process.stdout is not None
+            if self._process is None or not self._process.is_alive:
+                self.close()
+                self._process = PipedProcess(serve, self._uri)
             try:
-                _send(self._process.stdin, msgspec.msgpack.encode(task))
-                data = _receive(self._process.stdout)
+                self._process.send(task)
+                merged = self._process.receive(Merged)
             except OSError as error:
                 raise StateError(f"the compaction process died: {error}") from error
-        if data is None:
+        if merged is None:
             raise StateError("the compaction process died")
-        merged = msgspec.msgpack.decode(data, type=Merged)
         if merged.ref is None:
             raise StateError(f"compaction failed: {merged.error}")
         return merged.ref
@@ -63,32 +49,18 @@ class CompactionWorker:
     def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
-            process.wait()
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    stream.close()
+            process.close()
 
 
-def _send(stream: IO[bytes], data: bytes) -> None:
-    stream.write(len(data).to_bytes(8, "big") + data)
-    stream.flush()
-
-
-def _receive(stream: IO[bytes]) -> bytes | None:
-    head = stream.read(8)
-    return stream.read(int.from_bytes(head, "big")) if len(head) == 8 else None
-
-
-def serve(storage_uri: str, tasks: IO[bytes], answers: IO[bytes]) -> None:
+def serve(tasks: IO[bytes], answers: IO[bytes], storage_uri: str) -> None:
     """Merge until the driver closes the stream."""
     storage = open_storage(storage_uri)
-    while (data := _receive(tasks)) is not None:
+    while (task := receive(tasks, MergeTask)) is not None:
         try:
-            merged = Merged(ref=merge(storage, msgspec.msgpack.decode(data, type=MergeTask)))
+            merged = Merged(ref=merge(storage, task))
         except Exception as error:
             merged = Merged(error=f"{type(error).__name__}: {error}")
         try:
-            _send(answers, msgspec.msgpack.encode(merged))
+            send(answers, merged)
         except BrokenPipeError:  # the driver is gone
             os._exit(1)

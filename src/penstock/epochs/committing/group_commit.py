@@ -1,4 +1,4 @@
-"""Making epochs durable and visible: state files, manifest, sinks, done mark; then everybody is told.
+"""Making epochs durable and visible: state files, manifest, sinks, done mark; then listeners hear of it.
 
 What only the driver's commits touch (retention, compaction, the run's history) is touched here only, in whichever thread commits.
 """
@@ -9,12 +9,11 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
 import msgspec
 
-from penstock.config import JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.diagnosis.failures import mark_of
 from penstock.epochs.availability.mirror import Mirror
@@ -23,14 +22,15 @@ from penstock.epochs.committing.compaction_runner import CompactionRunner
 from penstock.epochs.committing.orphans import OrphanSweep
 from penstock.epochs.committing.pipeline import RanEpoch
 from penstock.epochs.committing.retention import Retention
-from penstock.epochs.history import JobResult, Listener
+from penstock.epochs.history import JobResult
 from penstock.epochs.planning.inputs import SourceInput
 from penstock.epochs.planning.report_merge import add_metrics, counters_of, next_layout, volatile_of
+from penstock.epochs.setup import Setup
 from penstock.epochs.starting.output_replacement import finish_repair
 from penstock.epochs.starting.rewind import turn_back
 from penstock.errors import AlreadyExistsError, FencedError, PenstockError, SinkRefusedError, StorageError
 from penstock.failpoints import fail_point
-from penstock.ids import Epoch, Milliseconds, StepId
+from penstock.ids import Epoch, StepId
 from penstock.jobs.manifest import EpochInput, Manifest, StateLayout
 from penstock.jobs.step_metrics import StepMetrics
 from penstock.jobs.terms import check_not_fenced
@@ -39,77 +39,61 @@ from penstock.storage import Storage
 log = logging.getLogger("penstock")
 
 WRITERS = 8
-"""So many state files are written at once."""
+"""State files written at once."""
 
 
+@dataclass(slots=True, kw_only=True)
 class GroupCommit:
     """Commits groups of epochs."""
 
-    def __init__(
-        self,
-        *,
-        config: JobConfig,
-        storage: Storage,
-        committers: dict[StepId, Committer],
-        sources: list[SourceInput],
-        retention: Retention,
-        compactor: CompactionRunner,
-        orphans: OrphanSweep,
-        result: JobResult,
-        listeners: tuple[Listener, ...],
-        now_ms: Callable[[], Milliseconds],
-        sleep: Callable[[float], None],
-        mirror: Mirror | None = None,
-    ) -> None:
-        self._config = config
-        self._storage = storage
-        self._committers = committers
-        self._sources = sources
-        self._retention = retention
-        self._compactor = compactor
-        self._orphans = orphans
-        self._result = result
-        self._listeners = listeners
-        self._now_ms = now_ms
-        self._sleep = sleep
-        self._mirror = mirror
-        self._writers: ThreadPoolExecutor | None = None
-        self._told = Epoch(0)
-        self._shed = result.left_out.shed
-        """Of this, all but what the listeners were told was shed before this run."""
+    setup: Setup
+    committers: dict[StepId, Committer]
+    sources: list[SourceInput]
+    retention: Retention
+    compactor: CompactionRunner
+    orphans: OrphanSweep
+    result: JobResult
+    mirror: Mirror | None
+    _writers: ThreadPoolExecutor | None = field(init=False, default=None)
+    _announced: Epoch = field(init=False, default=Epoch(0))
+    _shed: int = field(init=False)
+    """Of this, all but what the listeners were told was shed before this run."""
+
+    def __post_init__(self) -> None:
+        self._shed = self.result.left_out.shed
 
     def commit(self, head: Manifest, group: list[RanEpoch]) -> Manifest:
         """One manifest for epochs that follow `head`."""
         self._write_files([(name, data) for ran in group for name, data in ran.contents.items()])
         manifest = combined(head, group)
         manifest = msgspec.structs.replace(
-            manifest, created_ms=self._now_ms(), state=self._compactor.adopt(grown(head.state, group))
+            manifest, created_ms=self.setup.clock.now_ms(), state=self.compactor.adopt(grown(head.state, group))
         )
         self.publish(manifest)
         self.tell(manifest, group)
-        self._compactor.consider(manifest)
-        self._orphans.committed(manifest, self._retention, self._compactor)
+        self.compactor.consider(manifest)
+        self.orphans.committed(manifest, self.retention, self.compactor)
         return manifest
 
     def publish(self, manifest: Manifest) -> None:
         """Manifest, sinks, done."""
-        write_manifest(self._storage, manifest)
+        write_manifest(self.setup.storage, manifest)
         self.complete(manifest)
 
     def complete(self, manifest: Manifest) -> None:
         """The manifest exists: its sinks are committed, again and again if need be."""
-        guarantee = self._config.guarantee
-        self._insist(lambda: turn_back(self._committers, manifest, guarantee), manifest.epoch)
+        guarantee = self.setup.config.guarantee
+        self._insist(lambda: turn_back(self.committers, manifest, guarantee), manifest.epoch)
         if guarantee != "at-least-once":
-            self._insist(lambda: commit_sinks(self._committers, manifest.committables, manifest.epoch), manifest.epoch)
-        self._insist(lambda: finish_repair(self._committers, manifest, guarantee), manifest.epoch)
-        mark_done(self._storage, manifest.epoch)
+            self._insist(lambda: commit_sinks(self.committers, manifest.committables, manifest.epoch), manifest.epoch)
+        self._insist(lambda: finish_repair(self.committers, manifest, guarantee), manifest.epoch)
+        mark_done(self.setup.storage, manifest.epoch)
         try:
-            self._retention.committed(manifest)
+            self.retention.committed(manifest)
         except StorageError as error:
-            log.warning("old epochs could not be removed, which is tried again with the next one: %s", error)
-        if self._mirror is not None:
-            self._mirror.committed(manifest)
+            log.warning("old epochs could not be removed; trying again with the next one: %s", error)
+        if self.mirror is not None:
+            self.mirror.committed(manifest)
 
     def close(self) -> None:
         if self._writers is not None:
@@ -128,60 +112,60 @@ class GroupCommit:
 
     def _write_file(self, name: str, data: bytes) -> None:
         try:
-            self._storage.create(name, data)
+            self.setup.storage.create(name, data)
         except AlreadyExistsError:
             # Names hold the attempt: it can only be this file, written by a request that was repeated.
-            if self._storage.read(name) != data:
+            if self.setup.storage.read(name) != data:
                 raise
 
     def _insist(self, action: Callable[[], None], epoch: Epoch) -> None:
         """A committed epoch cannot be planned anew: a sink that refuses is asked again, until the restart policy gives up."""
-        failures, told = 0, ""
+        failures, last = 0, ""
         while True:
             try:
                 return action()
             except FencedError:
                 raise
             except PenstockError as error:
-                check_not_fenced(self._storage, epoch)  # a sink may know before this driver does
+                check_not_fenced(self.setup.storage, epoch)  # a sink may know before this driver does
                 failures += 1
-                delay = self._config.restart.delay_ms(failures)
-                storage = is_of_storage(error, self._storage)
+                delay = self.setup.config.restart.delay_ms(failures)
+                storage = is_of_storage(error, self.setup.storage)
                 if delay is None:
                     error.add_note(
                         f"epoch {epoch} is committed and its output is staged; it will be published when the job starts again"
                     )
                     what = f"the job's storage failed while epoch {epoch} was published: {error.what}" if storage else error.what
                     raise SinkRefusedError(what, detail=error.detail, hint=error.hint, nature=error.nature) from error
-                again, told = mark_of(error) == told, mark_of(error)
+                again, last = mark_of(error) == last, mark_of(error)
                 text = f"the same error again: {error.what}" if again else error
                 who = "the job's storage failed" if storage else "a sink refused"
-                log.warning("epoch %d is committed but %s, trying again in %d ms: %s", epoch, who, delay, text)
-                self._result.restarts += 1
-                self._sleep(delay / 1000)
+                log.warning("epoch %d is committed but %s; trying again in %d ms: %s", epoch, who, delay, text)
+                self.result.restarts += 1
+                self.setup.clock.sleep(delay / 1000)
 
     def tell(self, manifest: Manifest, group: list[RanEpoch]) -> None:
         """Those who see committed epochs only, each once: print and collect, sources, listeners."""
-        if manifest.epoch <= self._told:
+        if manifest.epoch <= self._announced:
             return
-        self._told = manifest.epoch
-        commit_sinks(self._committers, _joined(volatile_of(ran.reports) for ran in group), manifest.epoch)
-        for source in self._sources:
+        self._announced = manifest.epoch
+        commit_sinks(self.committers, _joined(volatile_of(ran.reports) for ran in group), manifest.epoch)
+        for source in self.sources:
             source.committed(manifest.sources[source.step], manifest.epoch)
         now = time.perf_counter()
         for ran in group:
             record = replace(
                 ran.record,
                 epoch=manifest.epoch,
-                committed_ms=self._now_ms(),
+                committed_ms=self.setup.clock.now_ms(),
                 seconds=now - ran.started,
                 shed=max(0, ran.record.left_out.shed - self._shed),
             )
             self._shed = ran.record.left_out.shed
-            self._result.add(record)
-            counters_of(ran.reports, self._result.counters)
-            self._result.finished = ran.manifest.finished
-            for listener in self._listeners:
+            self.result.add(record)
+            counters_of(ran.reports, self.result.counters)
+            self.result.finished = ran.manifest.finished
+            for listener in self.setup.listeners:
                 listener(record)
 
 
@@ -194,8 +178,8 @@ def is_of_storage(error: PenstockError, storage: Storage) -> bool:
 def combined(head: Manifest, group: list[RanEpoch]) -> Manifest:
     """The manifest of the last epoch, with the output and the input of those before it. Pure.
 
-    Its number is the next one, however many epochs are in it: two drivers that go on from one epoch create the same manifest, and
-    one of them finds that it has lost."""
+    Its number is the next one, however many epochs are in it: two drivers that continue from one epoch create the same manifest,
+    and one of them finds that it has lost."""
     number = Epoch(head.epoch + 1)
     last = msgspec.structs.replace(group[-1].manifest, epoch=number, parent=head.epoch)
     if len(group) == 1:

@@ -71,4 +71,4 @@ class OrphanSweep:
             fail_point("orphans:found")
             self._storage.delete(found)
         except StorageError as error:
-            log.warning("files of failed attempts could not be removed, will be tried again: %s", error)
+            log.warning("files of failed attempts could not be removed; trying again later: %s", error)

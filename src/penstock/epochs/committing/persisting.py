@@ -1,7 +1,7 @@
 """Steps of the driver that may be repeated, and must be taken: tried again while the storage does not answer.
 
-An epoch that fails is planned anew by the loop. Everything else that a driver does with its storage, from the first look to the
-last word, goes through here: one restart policy decides how long an outage may last.
+An epoch that fails is planned anew by the loop. Everything else that a driver does with its storage, from first to last, goes
+through here: one restart policy decides how long an outage may last.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from penstock.config import RestartPolicy
 from penstock.diagnosis.failures import nature_of
+from penstock.epochs.clock import Clock
 from penstock.errors import AlreadyExistsError, NotFoundError, PenstockError, SinkError, SourceError, StorageError
 
 log = logging.getLogger("penstock")
@@ -50,3 +51,33 @@ def persist(
             log.warning("%s; trying again in %d ms", error.what, delay_ms)
             failed()
         pause(delay_ms / 1000)
+
+
+class Persistence:
+    """`persist` for one loop. `stopping`: is the job to stop?"""
+
+    def __init__(self, policy: RestartPolicy, clock: Clock, stopping: Callable[[], bool]) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._stopping = stopping
+        self.restarts = 0
+        """How often something was tried again."""
+
+    def __call__(self, action: Callable[[], T], *, failed: Callable[[], None] = lambda: None) -> T:
+        def count() -> None:
+            self.restarts += 1
+            failed()
+
+        return persist(action, self._policy, pause=self.pause, failed=count)
+
+    def if_possible(self, action: Callable[[], object], otherwise: str) -> None:
+        """The same, for a step whose failure changes nothing about the job."""
+        try:
+            self(action)
+        except StorageError as error:
+            log.warning("%s: %s", otherwise, error)
+
+    def pause(self, seconds: float) -> None:
+        """Wait before another attempt, but no longer than until the job is asked to stop."""
+        already = self._stopping()
+        self._clock.pause(seconds, lambda: self._stopping() and not already)

@@ -123,14 +123,14 @@ class Pipeline:
             raise self._failure
 
     def give_up(self, because: PenstockError) -> None:
-        """Wait for no commit any more: whoever waits gets an error, the commit under way may yet succeed. From any thread."""
+        """Stop waiting for commits: waiting calls get an error, the commit under way may yet succeed. From any thread."""
         with self._changed:
             self._closed = True
             self._failure = self._failure or because
             self._changed.notify_all()
 
     def discard(self) -> Discarded:
-        """Forget all that waits: the next epoch goes on from `head`."""
+        """Forget all that waits: the next epoch continues from `head`."""
         with self._changed:
             self._changed.wait_for(lambda: not self._busy or self._failure is not None)
             dropped = Discarded(self._waiting[: self._busy], self._waiting[self._busy :])

@@ -36,7 +36,7 @@ class Retention:
         self._storage = storage
         self._keep = keep
         self.in_use: Epoch | None = None
-        """The epoch that the running one goes on from: it stays, and so do those after it."""
+        """The epoch that the running one continues from: it stays, and so do those after it."""
         self._held: list[tuple[Epoch, set[str]]] = []
         self._retired: list[tuple[Milliseconds, Epoch, set[str]]] = []
         """Epochs whose manifests are gone and whose files may not be."""
@@ -110,13 +110,13 @@ class Retention:
             self.sweep()
         except StorageError as error:
             self._tidy_after = _now() + GRACE_MS
-            log.warning("files of old epochs could not be removed, which is tried again: %s", error)
+            log.warning("files of old epochs could not be removed; trying again: %s", error)
 
 
 def orphans(storage: Storage, referenced: set[str], term: Term) -> list[str]:
     """State files that no retained manifest names, written or imported in older terms: left by attempts that failed.
 
-    None, while somebody reads an epoch that was retired: which files that named is not known any more.
+    None while an epoch that was retired is being read: which files it named is no longer known.
     """
     if any(not storage.exists(paths.manifest(epoch)) for epoch in pinned(storage)):
         return []

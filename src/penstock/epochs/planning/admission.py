@@ -40,7 +40,7 @@ class Admission:
         return Limits(records=max(1, self._records // share), bytes=max(1, self._max_bytes // share), readers=self._readers)
 
     def learn(self, records: int, seconds: float) -> None:
-        """An epoch of so many records took so long. Only a full epoch says that more would fit."""
+        """An epoch of this many records took this long. Only a full epoch says that more would fit."""
         if records <= 0 or seconds <= 0:
             return
         self._cost.learn(records, seconds)

@@ -13,7 +13,7 @@ from penstock.ids import Milliseconds
 from penstock.runtime.messages import DeltaPlace
 
 KEPT_UP_TO = 64 * 1024 * 1024
-"""So many bytes of layers in a partition, and the next epoch is a checkpoint."""
+"""Bytes of layers in a partition from which on the next epoch is a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

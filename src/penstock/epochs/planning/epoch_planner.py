@@ -41,7 +41,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """There is no reason for an epoch. `wake_ms`: when there may be one; None: nobody knows, look again soon."""
+    """There is no reason for an epoch. `wake_ms`: when there may be one; None: unknown, look again soon."""
 
     wake_ms: Milliseconds | None
 

@@ -89,7 +89,7 @@ class SourceInput:
             return Asked(planned=Planned(exhausted=True), splits={}, state=state)
         watermarks = self.definition.watermarks
         if watermarks is not None and watermarks.drift_ms is not None and not state.clocks:
-            limits = msgspec.structs.replace(limits, records=limits.readers)  # nobody knows yet how far apart partitions are
+            limits = msgspec.structs.replace(limits, records=limits.readers)  # it is not known yet how far apart partitions are
         known = {*state.rest, *state.clocks, *state.active_ms}
         share = max(1, limits.records // max(1, len(known)))
         waiting = {partition: _records(splits, share) - state.skip.get(partition, 0) for partition, splits in state.rest.items()}
@@ -133,7 +133,7 @@ class SourceInput:
         return plan_source(self.definition, asked, bound, now_ms, parallelism, paced=self.paced)
 
     def drain(self, state: SourceState) -> SourcePlan:
-        """Read no more: time ends where the source is."""
+        """Stop reading: time ends where the source is."""
         return drain_source(self.definition, state)
 
     def idle(self) -> bool:
@@ -257,7 +257,7 @@ def _records(splits: Sequence[Split], unknown: int) -> int:
 
 
 def drain_source(definition: SourceStep, state: SourceState) -> SourcePlan:
-    """The end of time for a source that could go on: no splits, and its clocks stay where they are until the end. Pure."""
+    """The end of time for a source that could continue: no splits, and its clocks stay where they are until the end. Pure."""
     watermarks = definition.watermarks
     held: Milliseconds | None = None
     if watermarks is not None and not state.ended:

@@ -42,7 +42,7 @@ def next_due(before: StateLayout, reports: list[TaskReport]) -> list[list[dict[i
 def partition_states(
     layout: StateLayout, due: list[list[dict[int, Milliseconds]]], layers: dict[tuple[int, int], list[FileRef]]
 ) -> list[list[PartitionState]]:
-    """What each task is told of its state: the end of its committed chain, and the layers on top."""
+    """What each task gets of its state: the end of its committed chain, and the layers on top."""
     return [
         [
             PartitionState(

@@ -4,8 +4,8 @@
 
 Laws:
 - What a drained job has published is what a bounded run over the input that it has read would have.
-- The drain is an epoch of its own. Until it is committed the job can go on as ever; from then on it is finished.
-- A drained job does not go on from its drain: every further record would be late. It can go back to the epoch before.
+- The drain is an epoch of its own. Until it is committed the job can continue as ever; from then on it is finished.
+- A drained job does not resume from its drain: every further record would be late. It can go back to the epoch before.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from penstock.storage import Storage
 def why_not_drain(head: Manifest) -> str:
     """Why the job cannot be drained now; empty if it can. Pure."""
     under_way = describe(head.repair)
-    return f"it is not drained in the middle of a repair ({under_way})" if under_way else ""
+    return f"it cannot be drained in the middle of a repair ({under_way})" if under_way else ""
 
 
 def check_not_drained(storage: Storage) -> None:
-    """Refuse to go on from a drain, before anything is written. One with output still to publish is taken over, for that."""
+    """Refuse to resume from a drain, before anything is written. One with output still to publish is taken over, for that."""
     head = find_head(storage, fall_back=True)
     manifest = head.manifest
     if manifest is None or manifest.drained is None or manifest.epoch in head.undone:

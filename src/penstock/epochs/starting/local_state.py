@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from penstock.config import JobConfig
-from penstock.epochs.executor import DropsState, Executor
+from penstock.epochs.executor import DropsState
+from penstock.epochs.setup import Setup
 from penstock.errors import StateError
 from penstock.runtime.job import CompiledJob
 from penstock.state.stores.cleaning import remove_finished
@@ -21,9 +21,9 @@ PATIENCE_S = 1.0
 class LocalState:
     """Of one job, in one run of its loop."""
 
-    def __init__(self, config: JobConfig, executor: Executor) -> None:
-        self._config = config
-        self._executor = executor
+    def __init__(self, setup: Setup) -> None:
+        self._kept = setup.config.storage is not None
+        self._executor = setup.executor
         self._job: CompiledJob | None = None
         self._hold: Hold | None = None
         self._for_good = False
@@ -40,7 +40,7 @@ class LocalState:
 
     def ends(self, *, finished: bool) -> None:
         """The run is over, and the executor is about to be closed. A job without a storage of its own has ended for good."""
-        self._for_good = finished or self._config.storage is None
+        self._for_good = finished or not self._kept
         if self._for_good and isinstance(self._executor, DropsState) and self._executor.drop_state():
             self._patience_s = PATIENCE_S
 

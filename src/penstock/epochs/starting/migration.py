@@ -116,14 +116,14 @@ class StateRewriter:
             return StateError(
                 f"a stored value of {where} cannot be rewritten: {type(error).__name__}: {error}",
                 detail=detail.rstrip(),
-                hint="the job is as it was; give the state migrate=, which makes a value of the new type of each stored one",
+                hint="the job is unchanged; give the state migrate=, which makes a value of the new type of each stored one",
             )
         place = innermost(error)
         said, more = (error.what, f"{error.detail}\n") if isinstance(error, PenstockError) else (str(error), "")
         return UserCodeError(
             f"migrate= of {where}: {type(error).__name__}: {said}",
             detail=f"{detail}{more}function: {function_location(function)}" + (f"\nraised at: {place}" if place else ""),
-            hint="the job is as it was; mend the function: it gets every stored value and returns one of the declared type",
+            hint="the job is unchanged; fix the function: it gets every stored value and returns one of the declared type",
         )
 
     def _plain(self, data: bytes) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 
-from penstock.epochs.executor import Executor, OpensState
+from penstock.epochs.executor import OpensState
 from penstock.epochs.planning.report_check import revive
+from penstock.epochs.setup import Setup
 from penstock.epochs.starting.takeover import Taken
 from penstock.errors import CorruptFileError, EpochFailedError
 from penstock.ids import Epoch
 from penstock.jobs.wholeness import check_content, state_files, with_way_out
 from penstock.runtime.messages import EpochOrder, PartitionState
-from penstock.storage import Storage
 
 log = logging.getLogger("penstock")
 
@@ -23,15 +23,16 @@ log = logging.getLogger("penstock")
 class StateOpening:
     """Has the state opened once, however often a take-over is tried."""
 
-    def __init__(self, storage: Storage, executor: Executor, *, fall_back: bool) -> None:
-        self._storage = storage
-        self._executor = executor
-        self._fall_back = fall_back
+    def __init__(self, setup: Setup) -> None:
+        self._storage = setup.storage
+        self._executor = setup.executor
+        self._fall_back = setup.config.fall_back
+        self._invocation = setup.invocation
         self._known: set[str] | None = None
         """Files that were checked."""
 
     def open(self, taken: Taken) -> bool:
-        """Raise `CorruptFileError` if a file that the job is to go on from is damaged. True: the executor is started."""
+        """Raise `CorruptFileError` if a file that the job is to resume from is damaged. True: the executor is started."""
         refs = state_files(taken.layout)
         if taken.before is None or not refs or not isinstance(self._executor, OpensState):
             return False
@@ -48,7 +49,7 @@ class StateOpening:
         except CorruptFileError as error:
             if taken.elsewhere or self._fall_back:
                 raise
-            raise with_way_out(self._storage, taken.info.job, error) from None
+            raise with_way_out(self._storage, taken.info.job, error, self._invocation) from None
         return True
 
     def _open(self, taken: Taken, executor: OpensState) -> None:
@@ -65,7 +66,7 @@ class StateOpening:
         try:
             reports = executor.open_state(order)
         except EpochFailedError as error:
-            log.warning("the state could not be opened before the job is taken over, its first epoch tries again: %s", error)
+            log.warning("the state could not be opened before the take-over; the first epoch tries again: %s", error)
             return
         for report in reports:
             if report.failure is not None:

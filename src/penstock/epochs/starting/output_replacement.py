@@ -6,7 +6,7 @@
       → epochs as ever
 
 Where the repair is kept: `Manifest.repair` says that it is under way and until when, the log of each file sink what is held back.
-Both survive a crash; a start that goes on from the newest epoch goes on with the repair.
+Both survive a crash; a start from the newest epoch continues the repair.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A finished job that is to go on after all. Pure."""
+"""A finished job that is to continue after all. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.jobs.manifest import Manifest
 def reopened(manifest: Manifest, *, ask_again: bool) -> Manifest:
     """A finished epoch, ready for more input: the end of time is taken back. `ask_again`: so is the end of its sources.
 
-    Event time goes on where the clocks of the sources are. What the end of time has closed stays closed.
+    Event time continues where the clocks of the sources are. What the end of time has closed stays closed.
     """
     if not manifest.finished:
         return manifest

@@ -1,4 +1,4 @@
-"""What sinks do when a job goes on from an earlier epoch than its newest.
+"""What sinks do when a job resumes from an earlier epoch than its newest.
 
 Laws:
 - The take-over epoch is above every epoch that storage or sinks know of, so no number is ever used again.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from penstock.compile.renames import by_new_name
 from penstock.config import Guarantee, JobConfig
 from penstock.connectors.protocol import Committer, Fences, KnowsPlaces, Published, Repairs, RollsBack, TellsPublished
-from penstock.diagnosis.invocation import go_on_anyway
+from penstock.diagnosis.invocation import Invocation
 from penstock.errors import ConfigError, CorruptFileError, PenstockError, RepeatedOutputError, SinkError
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, JobId, StepId
@@ -31,7 +31,7 @@ from penstock.storage import Storage
 log = logging.getLogger("penstock")
 
 PUBLICATIONS = 1_000_000_000
-"""At least once: an epoch has so many numbers for what its attempts publish."""
+"""At least once: numbers that each epoch has for what its attempts publish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +80,12 @@ def only_claimed(manifest: Manifest) -> Rewind | None:
 
 
 def check_was_finished(head: Head, line: frozenset[Epoch], before: Manifest, storage: str) -> None:
-    """An epoch of a line that was given up can be gone on from only if its output was published then. Pure."""
+    """A job can resume from an epoch of an abandoned line only if its output was published then. Pure."""
     if before.committables and before.epoch in head.undone and before.epoch not in line:
         raise SinkError(
-            f"epoch {before.epoch} of {storage} was given up before its output was published",
-            detail="the job went back to an earlier epoch then, and what the epoch had staged is gone",
-            hint="go on from another epoch",
+            f"epoch {before.epoch} of {storage} was abandoned before its output was published",
+            detail="the job went back to an earlier epoch then, and what this epoch had staged is gone",
+            hint="start from another epoch",
         )
 
 
@@ -122,18 +122,18 @@ def obstacles(sinks: Sequence[SinkFacts]) -> list[str]:
     return [f"{s.step} ({s.what}): {s.published.obstacle}" for s in sinks if s.can and s.published and s.published.obstacle]
 
 
-def newest_published(told: Mapping[StepId, Published], guarantee: Guarantee) -> Epoch:
+def newest_published(published_by: Mapping[StepId, Published], guarantee: Guarantee) -> Epoch:
     """The newest epoch that the sinks know of. Pure.
 
     At least once publishes an epoch's attempts under numbers of their own, far above those of epochs: a target that knows one of
     them would take everything that is published under the number of an epoch for something it has already."""
     found = Epoch(0)
-    for step, published in told.items():
+    for step, published in published_by.items():
         epoch = newest_of(published, guarantee) or Epoch(0)
         if epoch >= PUBLICATIONS:
             raise ConfigError(
                 f"the sink {step!r} has been published to with guarantee='at-least-once', and the job's is {guarantee!r} now",
-                hint="go on with guarantee='at-least-once', or give the sink another name and a target of its own",
+                hint="keep guarantee='at-least-once', or give the sink another name and a target of its own",
             )
         found = max(found, epoch)
     return found
@@ -158,12 +158,13 @@ def look_back(
     committers: Mapping[StepId, Committer],
     descriptions: Mapping[StepId, str],
     elsewhere: Epoch,
+    invocation: Invocation,
 ) -> Rewind | None:
     """Decide whether the job goes back; refuse, or ask, where that would repeat output. Nothing is changed yet.
 
     `elsewhere`: up to this one, epochs may have been committed where they are lost: this storage is a mirror."""
     newest = max(head.epochs, default=Epoch(0))
-    published = newest_published(_told(committers, newest, config.guarantee), config.guarantee)
+    published = newest_published(_published_by(committers, newest, config.guarantee), config.guarantee)
     back = plan_rewind(head, before, job, max(published, elsewhere), config)
     if published > newest:
         check_not_fenced(storage, newest)  # a driver that is still running has published since the head was read
@@ -176,7 +177,7 @@ def look_back(
     if back is None:
         if config.repair and (head.manifest is None or head.manifest.repair is None):
             raise ConfigError(
-                "there is nothing to repair: the job goes on from its newest epoch",
+                "there is nothing to repair: the job resumes from its newest epoch",
                 hint="name the epoch from which output is to be replaced: --from @EPOCH --repair; "
                 "with --again, if the job was last started from there",
             )
@@ -185,27 +186,27 @@ def look_back(
         check_was_finished(head, _line(storage, head, back.to), before, storage.uri)
     given_up = _given_up(storage, head, back)
     received = _received(given_up, head.renamed)
-    told = _told(committers, back.to, config.guarantee)
+    published_by = _published_by(committers, back.to, config.guarantee)
     facts = [
         SinkFacts(
             step=step,
             what=descriptions.get(step, ""),
             can=isinstance(committer, RollsBack),
-            published=told.get(step),
-            newest=newest_of(told.get(step), config.guarantee),
+            published=published_by.get(step),
+            newest=newest_of(published_by.get(step), config.guarantee),
             records=None if received is None else received.get(step, 0),
             elsewhere=_elsewhere(given_up, head.renamed, step, committer),
         )
         for step, committer in sorted(committers.items())
     ]
     _refuse_obstacles(back, facts)
-    _refuse_repeats(back, facts, config)
+    _refuse_repeats(back, facts, config, invocation)
     _tell(back, facts)
     _warn_of_removed(given_up, head.renamed, committers)
     return back
 
 
-def _told(committers: Mapping[StepId, Committer], after: Epoch, guarantee: Guarantee) -> dict[StepId, Published]:
+def _published_by(committers: Mapping[StepId, Committer], after: Epoch, guarantee: Guarantee) -> dict[StepId, Published]:
     """What the sinks say. One that does not answer now says nothing: its commits will be tried again and again."""
     found = {}
     for step, committer in committers.items():
@@ -271,10 +272,10 @@ def _warn_of_removed(given_up: list[Manifest] | None, renamed: Mapping[str, str]
 
 def _refuse_obstacles(back: Rewind, facts: Sequence[SinkFacts]) -> None:
     if found := obstacles(facts):
-        raise SinkError(f"the output cannot be put back to what it was in epoch {back.to}", detail="\n".join(found))
+        raise SinkError(f"the output cannot be reset to what it was in epoch {back.to}", detail="\n".join(found))
 
 
-def _refuse_repeats(back: Rewind, facts: Sequence[SinkFacts], config: JobConfig) -> None:
+def _refuse_repeats(back: Rewind, facts: Sequence[SinkFacts], config: JobConfig, invocation: Invocation) -> None:
     moved = left_behind(facts)
     lines = [*repeated(back, facts), *moved]
     if not lines:
@@ -287,7 +288,7 @@ def _refuse_repeats(back: Rewind, facts: Sequence[SinkFacts], config: JobConfig)
             hint="--repeat-output (repeat_output=True) to do so; "
             f"or first remove from the targets what was written after that epoch{instead}",
         )
-        if not go_on_anyway(refusal, "Publish it again?"):
+        if not invocation.confirmed(refusal, "Publish it again?"):
             raise refusal
     for line in lines:
         log.warning("output will be repeated: %s", line)
@@ -295,7 +296,7 @@ def _refuse_repeats(back: Rewind, facts: Sequence[SinkFacts], config: JobConfig)
 
 def _tell(back: Rewind, facts: Sequence[SinkFacts]) -> None:
     what = "its file output is replaced when the new one has caught up" if back.repair else "what can be taken back is"
-    log.warning("the job goes back to epoch %d, of %d: %s", back.to, back.beyond, what)
+    log.warning("the job goes back to epoch %d, from epoch %d: %s", back.to, back.beyond, what)
     for sink in facts:
         if sink.can and sink.published is not None and sink.published.epochs:
             epochs = "1 epoch" if sink.published.epochs == 1 else f"{sink.published.epochs} epochs"

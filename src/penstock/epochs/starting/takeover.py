@@ -1,10 +1,10 @@
-"""Becoming the driver of a job: what it goes on from, how its state is laid out for this program, the empty take-over epoch.
+"""Becoming the driver of a job: what it resumes from, how its state is laid out for this program, the empty take-over epoch.
 
 take a term → find the head → claim states and sources → lay them out → decide about going back → finish the last driver's commits
 → commit an empty epoch → sweep
 
 Law: what is copied in from elsewhere is copied after the term was taken and the head was read, into names that carry the term. So
-either this driver commits the epoch after that head, or another has, and then it finds the copies to be nobody's.
+either this driver commits the epoch after that head, or another has, and then the copies belong to no manifest.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from datetime import timedelta
 
 import msgspec
 
-from penstock.compile.compatibility import check_rewritings_trusted
+from penstock.compile.compatibility import Origin
 from penstock.compile.compiler import Target, compile_program
 from penstock.compile.layout import Claims
-from penstock.compile.programs import Program, record_program
+from penstock.compile.programs import record_program
 from penstock.compile.renames import as_called_now, by_new_name, former_names
 from penstock.config import Guarantee, JobConfig
 from penstock.connectors.protocol import Committer
 from penstock.epochs.committing.commit_protocol import commit_sinks, mark_done
 from penstock.epochs.committing.intents import read_intent
 from penstock.epochs.committing.retention import orphans
+from penstock.epochs.setup import Setup
 from penstock.epochs.starting.draining import check_not_drained
 from penstock.epochs.starting.migration import Times, migrate_states
 from penstock.epochs.starting.output_replacement import begun, finish_repair
@@ -37,7 +38,7 @@ from penstock.ids import Epoch, Milliseconds, StepId, Term
 from penstock.jobs import paths
 from penstock.jobs.left_out import LeftOut
 from penstock.jobs.manifest import Manifest, Restored, Rewind, SourceState, StateLayout, load_manifest, version_of
-from penstock.jobs.terms import Head, JobInfo, check_same_job, fenced, find_head, open_job, take_term
+from penstock.jobs.terms import Head, JobInfo, check_same_job, fenced, find_head, open_job
 from penstock.jobs.wholeness import state_files, with_way_out
 from penstock.plan.nodes import Graph
 from penstock.runtime.job import CompiledJob
@@ -49,12 +50,12 @@ from penstock.timing.durations import to_ms
 log = logging.getLogger("penstock")
 
 STALE_WRITERS = timedelta(hours=1)
-"""What a writer left half-written and has not touched for so long, it will not finish."""
+"""What a writer left half-written and has not touched for this long, it will not finish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What a job is to go on from instead of its own newest epoch.
+    """What a job is to resume from instead of its own newest epoch.
 
     `bring` copies the files of a layout into the job's storage, if they are not there, and gives the layout with the copies;
     `release` is called once the take-over epoch names them.
@@ -68,7 +69,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A job, taken over: `head` is what was found, `before` what is gone on from, `elsewhere` if that is not the head."""
+    """A job, taken over: `head` is what was found, `before` what is resumed from, `elsewhere` if that is not the head."""
 
     info: JobInfo
     term: Term
@@ -88,16 +89,9 @@ class Taken:
     """State files that this start has copied, and read back whole."""
 
 
-def take_over(
-    graph: Graph,
-    config: JobConfig,
-    storage: Storage,
-    start: Start | None,
-    python_paths: tuple[str, ...] = (),
-    program: Program | None = None,
-    take: Callable[[Storage, int], Term] = take_term,
-) -> Taken:
+def take_over(setup: Setup, start: Start | None, take: Callable[[Storage, int], Term]) -> Taken:
     """Take a term, and compile the program on what is committed. Nothing is committed yet."""
+    config, storage, program = setup.config, setup.storage, setup.program
     check_installed(config.state_store)
     if start is None:
         check_not_drained(storage)
@@ -108,7 +102,7 @@ def take_over(
     try:
         head = find_head(storage, fall_back=config.fall_back, whole=info.job if start is None else None)
     except CorruptFileError as error:
-        raise error if config.fall_back else with_way_out(storage, info.job, error) from None
+        raise error if config.fall_back else with_way_out(storage, info.job, error, setup.invocation) from None
     check_same_job(storage, info, head.manifest)
     if head.manifest is not None and head.manifest.term >= term:
         if head.manifest.term > term and storage.exists(paths.term(head.manifest.term)):
@@ -117,27 +111,25 @@ def take_over(
     before = head.manifest if start is None else start.before
     key_groups = KeyGroups(info.max_parallelism, before.state.key_hash if before else NEW_JOBS)
     compiled = compile_program(
-        graph,
+        setup.graph,
         before.state if before else None,
         before.sources if before else {},
-        target_of(config, storage, info, key_groups, term, python_paths),
+        target_of(config, storage, info, key_groups, term, setup.python_paths),
         allow_dropped=config.allow_dropped_state,
         newest=head.manifest.state if head.manifest else None,
+        origin=Origin(source=start.restored.source if start else storage.uri, foreign=False, trusted=config.trust),
     )
     graph, states, claims, layout = compiled.graph, compiled.states, compiled.sources, compiled.layout
     head = replace(head, renamed=former_names(graph))
     if before is not None:
         before = as_called_now(before, graph)
-    check_rewritings_trusted(
-        states.rewritings.values(), trust=config.trust, source=start.restored.source if start else storage.uri
-    )
     if before is not None and before.finished and claims.added:
-        log.warning("the job was finished, and goes on: the program has another source: %s", ", ".join(claims.added))
+        log.warning("the finished job continues: the program has another source: %s", ", ".join(claims.added))
         before = reopened(before, ask_again=False)
     if start is None and key_groups.hash != NEW_JOBS:
         log.info("the job keeps its %s", key_groups)
     if claims.removed:
-        log.warning("sources that the program no longer has, and whose positions go: %s", ", ".join(claims.removed))
+        log.warning("dropping the positions of sources that the program no longer has: %s", ", ".join(claims.removed))
     checked: frozenset[str] = frozenset()
     if start is not None:
         fail_point("restore:resolved")
@@ -199,8 +191,8 @@ def finish_commits(
 ) -> None:
     """Commit the sinks of epochs that were committed but not marked done.
 
-    Only of those that led to what is gone on from, the head or the epoch gone back to: a driver that woke up late may have left a
-    manifest whose epoch is nobody's past.
+    Only ancestors of the epoch that we resume from (the head, or the epoch gone back to): a stale driver may have left a manifest
+    outside them.
     """
     for manifest in _unfinished(storage, head, back):
         turn_back(committers, manifest, guarantee)
@@ -257,7 +249,7 @@ def confirm_output(storage: Storage, head: Head, committers: Mapping[StepId, Com
 def take_over_manifest(
     taken: Taken, config: JobConfig, storage: Storage, now_ms: Milliseconds, back: Rewind | None = None
 ) -> Manifest:
-    """The empty epoch with which this driver begins. Whoever drove before fails to commit from then on.
+    """The empty epoch with which this driver begins. The driver before fails to commit from then on.
 
     Its number is above all that were ever used, by this storage or by a sink."""
     before = taken.before
@@ -305,7 +297,7 @@ def take_over_manifest(
 
 def claim_of(taken: Taken, manifest: Manifest) -> Manifest | None:
     """What is committed before a take-over epoch whose number is not the next one, because sinks know of more epochs than the
-    storage: the epoch after the head, so that of several drivers only one goes on from there. Pure.
+    storage: the epoch after the head, so that of several drivers only one continues from there. Pure.
 
     Its number may have been used by the line that was lost: a start that finds it as the head goes back as this one does.
     """
@@ -320,7 +312,7 @@ def claim_of(taken: Taken, manifest: Manifest) -> Manifest | None:
 def sweep_orphans(
     storage: Storage, referenced: set[str], term: Term, head: Epoch, committers: Mapping[StepId, Committer]
 ) -> None:
-    """Remove what failed attempts of older terms left. The take-over epoch is committed, so nobody can name it any more."""
+    """Remove what failed attempts of older terms left. The take-over epoch is committed, so nothing can name it any longer."""
     found = orphans(storage, referenced, term)
     for start in range(0, len(found), 100):
         if storage.exists(paths.manifest(Epoch(head + 1))):

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.compile.explain import user_function
-from penstock.compile.programs import Planned, find_program, within
+from penstock.compile.in_process import Planned, within
+from penstock.compile.programs import find_program
 from penstock.compile.renames import as_called_now
 from penstock.epochs.planning.report_merge import metrics_of
 from penstock.errors import ConfigError, StorageError
 from penstock.ids import Epoch, Milliseconds, StepId
 from penstock.jobs.pins import kept_epochs, pin
-from penstock.jobs.terms import JobInfo
+from penstock.jobs.terms import JobInfo, job_in
 from penstock.plan.nodes import Graph
 from penstock.snapshots.replay.entries import StateForms
 from penstock.snapshots.replay.recording import Recording
@@ -32,7 +33,7 @@ from penstock.snapshots.replay.rerun import (
     watched,
 )
 from penstock.snapshots.replay.result import NO_KEY, Replay, StepReplay, Verdict
-from penstock.snapshots.replay.selection import NEXT, Choice, Wanted, choose, parse_target, read_job
+from penstock.snapshots.replay.selection import NEXT, Choice, Wanted, choose, parse_target
 from penstock.snapshots.replay.shadow import ShadowStorage
 from penstock.snapshots.replay.verifying import verify
 from penstock.snapshots.replay.watching.debugger import Debugger
@@ -105,7 +106,7 @@ def replay(
         debugger=debugger,
     )
     storage = open_storage(target)
-    info = read_job(storage)
+    info = job_in(storage)
     choice = choose(storage, wanted)
     program = find_program(storage, choice.program)
     with ExitStack() as held:

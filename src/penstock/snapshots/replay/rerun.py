@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.compile.compatibility import check_trusted
+from penstock.compile.compatibility import Origin
 from penstock.compile.compiler import Target, compile_program
-from penstock.compile.programs import Planned
+from penstock.compile.in_process import Planned
 from penstock.epochs.planning.admission import Admission
 from penstock.epochs.planning.inputs import SourcePlan
 from penstock.epochs.planning.report_merge import files_of, next_due, next_layout, watermarks_of
@@ -68,9 +68,9 @@ def compile_on(graph: Graph, info: JobInfo, parent: Manifest, storage: Storage, 
         mark="replay",
         local_dir=folder,
     )
-    compiled = compile_program(graph, before, {}, target, allow_dropped=True)  # what sources read is in the orders
+    origin = Origin(source=f"{storage.uri}@{parent.epoch}", foreign=True, trusted=trust)
+    compiled = compile_program(graph, before, {}, target, allow_dropped=True, origin=origin)  # what sources read is in the orders
     claims = compiled.states
-    check_trusted(compiled.graph, before, claims.ids, trust=trust, source=f"{storage.uri}@{parent.epoch}")
     times = Times(processing_time=parent.processing_time, watermarks=parent.watermarks)
     layout = migrate_states(storage, compiled.layout, claims, times, job=info.job, term=TERM, epoch=parent.epoch)
     lost = [one for number, one in before.ids.items() if int(number) not in claims.ids.values() and one.kind != "timers"]

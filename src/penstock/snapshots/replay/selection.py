@@ -6,24 +6,21 @@ state, times and positions before it are in the second.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 
 from penstock.compile.renames import as_called_now, by_new_name, former_names
-from penstock.errors import ConfigError, CorruptFileError, NotFoundError
+from penstock.errors import ConfigError, CorruptFileError
 from penstock.ids import Epoch
-from penstock.jobs import terms
 from penstock.jobs.manifest import EpochInput, Manifest, load_manifest
 from penstock.jobs.pins import kept_epochs
-from penstock.jobs.terms import JobInfo
 from penstock.plan.nodes import Graph
+from penstock.snapshots.restore.reference import LATEST, parse_reference
 from penstock.storage import Storage
 
 NEXT = "next"
-LATEST = "latest"
 Wanted = int | str
 
 
@@ -75,21 +72,12 @@ class Choice:
 
 def parse_target(text: str) -> tuple[str, Wanted | None]:
     """`JOB@EPOCH` as (job, epoch); without an epoch, (job, None)."""
-    match = re.fullmatch(r"(.+)@(\d+|next|latest)", text)
-    if match is None:
+    if text.endswith(f"@{NEXT}"):
+        return text.removesuffix(f"@{NEXT}"), NEXT
+    reference = parse_reference(text)
+    if reference.kind != "epoch" or not reference.place:
         return text, None
-    return match[1], int(match[2]) if match[2].isdigit() else match[2]
-
-
-def read_job(storage: Storage) -> JobInfo:
-    """What the job is."""
-    try:
-        return terms.read_job(storage)
-    except NotFoundError as error:
-        raise ConfigError(
-            f"{storage.uri} holds no job",
-            hint="give the storage that the job was run with; `penstock jobs ROOT` lists those below a folder",
-        ) from error
+    return reference.place, LATEST if reference.epoch is None else reference.epoch
 
 
 def inputs_of(manifest: Manifest) -> tuple[EpochInput, ...]:

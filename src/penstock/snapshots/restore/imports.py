@@ -49,7 +49,7 @@ def bring_files(
 
 
 def _copy(source: Storage, storage: Storage, ref: FileRef, name: str) -> None:
-    hint = "take another copy of the snapshot, or another snapshot"
+    hint = "use another copy of the snapshot, or another snapshot"
     copy_file(source, storage, ref, name, hint=hint, point="restore:half-copied")
 
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.compile.compatibility import Judgement, check_rewritings_trusted, check_trusted, judge
-from penstock.compile.renames import as_called_now, by_new_name, renamed_steps
-from penstock.compile.rewrites import rewrite
-from penstock.compile.source_claims import claim_sources, shown
-from penstock.config import JobConfig
-from penstock.errors import NotFoundError, StateError
-from penstock.jobs import paths
-from penstock.jobs.manifest import Manifest, load_manifest
-from penstock.jobs.terms import find_head
+from penstock.compile.compatibility import Judgement
+from penstock.compile.renames import renamed_steps
+from penstock.compile.source_claims import SourceClaims, shown
+from penstock.jobs.manifest import Manifest
 from penstock.plan.nodes import Graph
-from penstock.runtime.operators.source import SourceStep
-from penstock.snapshots.restore.reference import parse_reference
-from penstock.snapshots.restore.resolve import as_manifest
-from penstock.snapshots.savepoint.format import read_info
-from penstock.snapshots.savepoint.target_folder import SAVEPOINT
-from penstock.storage import Storage, open_storage
+from penstock.snapshots.restore.reference import locate
+from penstock.snapshots.restore.resolve import read_snapshot
+from penstock.snapshots.restore.restore import examine_start
+from penstock.storage import open_storage
 
 if TYPE_CHECKING:
     from penstock.api.environment import StreamEnvironment
@@ -86,84 +80,27 @@ def check(env: StreamEnvironment, against: str, **settings: Any) -> Preflight:
 
     `settings`: as for `execute`, for example `allow_dropped_state=True`.
     """
-    manifest, source, place = _found(against)
+    located = locate(against)
+    snapshot = read_snapshot(located)
     config = replace(env.config, **settings)
-    savepoint = place.exists(SAVEPOINT)
-    own = not savepoint and (config.storage is None or open_storage(config.storage).uri == place.uri)
-    return preflight(rewrite(env.graph), config, manifest, source, foreign=not own)
-
-
-def preflight(graph: Graph, config: JobConfig, manifest: Manifest, source: str, *, foreign: bool) -> Preflight:
-    """Pure."""
-    judged = judge(graph, manifest.state)
-    problems = [
-        f"{one.step}.{one.name}: {'; '.join(one.why)} ({one.hint})"
-        for one in judged
-        if one.verdict == "incompatible" and (not one.timers or not _others_refused(judged, one))
-    ]
-    lost = [f"{one.step}.{one.name}" for one in judged if one.verdict == "dropped" and not one.timers]
-    if lost and not config.allow_dropped_state:
-        problems.append(f"nobody claims {', '.join(lost)} (give the steps their names back, or use --allow-dropped-state)")
-    if manifest.drained is not None:
-        problems.append(f"the job was drained by epoch {manifest.epoch} (check against epoch {manifest.drained}, before it)")
-    if config.max_parallelism not in (None, manifest.state.max_parallelism):
-        problems.append(f"there are {manifest.state.max_parallelism} key groups, max_parallelism is {config.max_parallelism}")
-    elif config.parallelism > manifest.state.max_parallelism:
-        problems.append(f"parallelism is {config.parallelism}, and there are {manifest.state.max_parallelism} key groups")
-    claimed = {(one.step, one.name): one.number for one in judged if one.info is not None and one.number is not None}
-    rewritings = [one.rewriting for one in judged if one.rewriting is not None]
-    sources = as_called_now(manifest, graph).sources
-    try:
-        if foreign:
-            check_trusted(graph, manifest.state, claimed, trust=config.trust, source=source)
-        check_rewritings_trusted(rewritings, trust=config.trust, source=source)
-        claim_sources(graph, sources, allow_dropped=config.allow_dropped_state)
-    except StateError as error:
-        problems.append(f"{error.what} ({error.hint})")
+    own = not located.is_savepoint and (config.storage is None or open_storage(config.storage).uri == snapshot.home)
+    judged = examine_start(env.graph, config, snapshot, foreign=not own)
     return Preflight(
-        against=source,
-        epoch=manifest.epoch,
-        states=tuple(one for one in judged if not one.timers),
-        sources=tuple(_sources(graph, manifest)),
-        problems=tuple(problems),
+        against=snapshot.source,
+        epoch=snapshot.manifest.epoch,
+        states=tuple(one for one in judged.states if not one.timers),
+        sources=tuple(_sources(judged.graph, judged.sources, snapshot.manifest)),
+        problems=tuple(f"{problem.what} ({problem.hint})" for problem in judged.problems),
     )
 
 
-def _others_refused(judged: list[Judgement], one: Judgement) -> bool:
-    """Timers share their step's keys: what is wrong with these is said once."""
-    return any(other.step == one.step and other.verdict == "incompatible" and not other.timers for other in judged)
-
-
-def _sources(graph: Graph, manifest: Manifest) -> list[SourceJudgement]:
-    former = {new: old for old, new in renamed_steps(graph, set(manifest.sources)).items()}
-    kept = by_new_name(manifest.sources, {old: new for new, old in former.items()})
-    found: list[SourceJudgement] = []
+def _sources(graph: Graph, claims: SourceClaims, before: Manifest) -> Iterator[SourceJudgement]:
+    former = {new: old for old, new in renamed_steps(graph, set(before.sources)).items()}
     for node in graph:
-        if isinstance(node.definition, SourceStep):
-            if node.step in kept:
-                called = f" (it was called {former[node.step]!r})" if node.step in former else ""
-                found.append(SourceJudgement(node.step, "kept", f"goes on from {shown(kept[node.step])}{called}"))
-            else:
-                found.append(SourceJudgement(node.step, "added", "starts as configured"))
-    for step, state in kept.items():
-        if step not in graph.nodes:
-            found.append(SourceJudgement(step, "removed", f"its position was {shown(state)}"))
-    return found
-
-
-def _found(against: str) -> tuple[Manifest, str, Storage]:
-    reference = parse_reference(against)
-    place = open_storage(reference.place or against)
-    if reference.kind != "epoch" and place.exists(SAVEPOINT):
-        return as_manifest(read_info(place)), place.uri, place
-    if not place.exists(paths.JOB):
-        raise NotFoundError(
-            f"{place.uri} holds neither a savepoint nor a job",
-            hint="give a savepoint's folder, a job's storage, or JOB@EPOCH",
-        )
-    manifest = find_head(place).manifest if reference.epoch is None else load_manifest(place, reference.epoch)
-    if manifest is None:
-        raise NotFoundError(
-            f"the job in {place.uri} has no epoch yet", hint="there is nothing to compare with: any program can start"
-        )
-    return manifest, f"{place.uri}@{manifest.epoch}", place
+        if node.step in claims.kept:
+            called = f" (it was called {former[node.step]!r})" if node.step in former else ""
+            yield SourceJudgement(node.step, "kept", f"resumes from {shown(claims.kept[node.step])}{called}")
+        elif node.step in claims.added:
+            yield SourceJudgement(node.step, "added", "starts as configured")
+    for step in claims.removed:
+        yield SourceJudgement(step, "removed", f"its position was {shown(before.sources[step])}")

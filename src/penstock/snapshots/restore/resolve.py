@@ -5,19 +5,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from penstock.config import JobConfig
 from penstock.errors import NotFoundError
 from penstock.ids import Epoch, Term
-from penstock.jobs import paths
-from penstock.jobs.manifest import Manifest, StateLayout, version_of
+from penstock.jobs.manifest import Manifest, StateLayout, load_manifest, version_of
 from penstock.jobs.pins import pin
-from penstock.jobs.terms import read_job
-from penstock.snapshots.restore.reference import Reference
+from penstock.jobs.terms import find_head, read_job
+from penstock.snapshots.restore.reference import Located
 from penstock.snapshots.savepoint.format import SavepointInfo, read_info
 from penstock.snapshots.savepoint.state_file import StateFile
-from penstock.snapshots.savepoint.target_folder import SAVEPOINT
 from penstock.state.files.durable import FileRef, verify_file
-from penstock.storage import Storage, open_storage
+from penstock.storage import Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,40 +33,35 @@ class Snapshot:
     moving: bool = False
 
 
-def find_snapshot(reference: Reference, text: str, config: JobConfig, storage: Storage, held: ExitStack) -> Snapshot:
-    """The snapshot behind a reference. An epoch of a job is pinned for as long as `held` is open."""
-    if reference.kind == "savepoint":
-        return _savepoint(open_storage(reference.place))
-    if not reference.place or reference.place == config.name:
-        place = storage
-    else:
-        place = open_storage(reference.place)
-    if not place.exists(paths.JOB):
-        if open_storage(text).exists(SAVEPOINT):  # a folder may have such a name
-            return _savepoint(open_storage(text))
-        raise NotFoundError(
-            f"{place.uri} holds no job",
-            hint="in JOB@EPOCH, JOB is the job's storage; `penstock jobs ROOT` lists those below a folder",
+def read_snapshot(located: Located, held: ExitStack | None = None, why: str = "") -> Snapshot:
+    """The snapshot at a place, to start from it: an epoch of a job is pinned for as long as `held` is open.
+
+    Without `held` it is only looked at: nothing is written, nor are files read."""
+    place = located.storage
+    if located.is_savepoint:
+        info = read_info(place)
+        for file, number in ((file, state.number) for state in info.states for file in state.files):
+            if held is not None and not file.rows:  # it is not copied, so not read later: that it says nothing must be true
+                verify_file(place, _reference(file, number, info.max_parallelism))
+        return Snapshot(
+            storage=place, manifest=as_manifest(info), source=place.uri, identity=info.identity, home=info.job.storage
         )
-    job = read_job(place)
-    manifest = held.enter_context(pin(place, reference.epoch, f"start of job {config.name} in {storage.uri}"))
+    if held is not None:
+        manifest: Manifest | None = held.enter_context(pin(place, located.epoch, why))
+    else:
+        manifest = find_head(place).manifest if located.epoch is None else load_manifest(place, located.epoch)
+    if manifest is None:
+        raise NotFoundError(
+            f"the job in {place.uri} has no epoch yet", hint="there is nothing to compare with: any program can start"
+        )
     return Snapshot(
         storage=place,
         manifest=manifest,
         source=f"{place.uri}@{manifest.epoch}",
-        identity=f"{job.job}@{manifest.epoch}",
+        identity=f"{read_job(place).job}@{manifest.epoch}",
         home=place.uri,
-        moving=reference.epoch is None,
+        moving=located.epoch is None,
     )
-
-
-def _savepoint(place: Storage) -> Snapshot:
-    info = read_info(place)
-    for state in info.states:
-        for file in state.files:
-            if not file.rows:  # nothing of it is copied, so it is not read later: that it says nothing must be true
-                verify_file(place, _reference(file, state.number, info.max_parallelism))
-    return Snapshot(storage=place, manifest=as_manifest(info), source=place.uri, identity=info.identity, home=info.job.storage)
 
 
 def _reference(file: StateFile, state: int, groups: int) -> FileRef:

@@ -16,7 +16,7 @@ def summary_of(source: str, manifest: Manifest, claims: SourceClaims, leaves: Ep
     made = datetime.fromtimestamp(manifest.created_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     lines = [f"starts from {source}: epoch {manifest.epoch} of job {manifest.job[:8]}, committed {made} UTC"]
     if leaves is not None:
-        lines.append(f"leaves its newest epoch, {leaves}; older epochs stay as long as retention keeps them")
+        lines.append(f"abandons its newest epoch, {leaves}; older epochs stay as long as retention keeps them")
     if manifest.state.key_hash != NEW_JOBS:
         lines.append(f"keeps its {manifest.state.key_groups}")
     return [*lines, *_states(manifest), *_sources(manifest, claims)]
@@ -40,7 +40,7 @@ def _states(manifest: Manifest) -> list[str]:
 
 def _sources(manifest: Manifest, claims: SourceClaims) -> list[str]:
     return [
-        *(f"source {step}: goes on from {shown(state)}" for step, state in claims.kept.items()),
+        *(f"source {step}: resumes from {shown(state)}" for step, state in claims.kept.items()),
         *(f"source {step}: new, starts as configured" for step in claims.added),
         *(f"source {step}: gone, its position {shown(manifest.sources[step])} is dropped" for step in claims.removed),
     ]

@@ -297,7 +297,7 @@ def decode_info(data: bytes, uri: str) -> SavepointInfo:
     for file in (file for state in info.states for file in state.files):
         if not is_state_file(file.path):
             raise CorruptFileError(
-                f"{where} names a state file that can be none: {file.path!r}",
+                f"{where} names an impossible state file: {file.path!r}",
                 hint="it was not written by Penstock: find out where the savepoint comes from",
             )
     return info

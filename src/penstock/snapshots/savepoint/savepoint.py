@@ -16,14 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from penstock.errors import ConfigError, NotFoundError
 from penstock.ids import Epoch
 from penstock.jobs import paths
 from penstock.jobs.lineage import note_savepoint
 from penstock.jobs.liveness import is_driven
 from penstock.jobs.manifest import StateLayout
 from penstock.jobs.pins import pin
-from penstock.jobs.terms import JobInfo, read_job
+from penstock.jobs.terms import job_in
 from penstock.snapshots.savepoint.format import SavedJob, SavedState, SavepointInfo, SavepointWriter
 from penstock.snapshots.savepoint.saving import cut, joined, of_one_form, write_part
 from penstock.snapshots.savepoint.saving_process import write_parts
@@ -43,11 +42,16 @@ class SavepointProgress:
     seconds: float
 
 
-Told = Callable[[SavepointProgress], None]
+OnProgress = Callable[[SavepointProgress], None]
 
 
 def make_savepoint(
-    storage: Storage, epoch: int | None = None, to: str | None = None, *, told: Told | None = None, driven: bool | None = None
+    storage: Storage,
+    epoch: int | None = None,
+    to: str | None = None,
+    *,
+    told: OnProgress | None = None,
+    driven: bool | None = None,
 ) -> SavepointInfo:
     """Make a savepoint of an epoch (None: the newest whose output is all published); `info.uri` says where it is.
 
@@ -83,15 +87,6 @@ def make_savepoint(
     return made
 
 
-def job_in(storage: Storage) -> JobInfo:
-    """The job in a storage; an error that says so if there is none."""
-    try:
-        return read_job(storage)
-    except NotFoundError as error:
-        hint = "give the storage that the job was run with; `penstock jobs ROOT` lists those below a folder"
-        raise ConfigError(f"{storage.uri} holds no job", hint=hint) from error
-
-
 @dataclass(frozen=True, slots=True)
 class Staffing:
     """Who writes: this process (0), or so many others, with low priority or not."""
@@ -108,7 +103,7 @@ def staff(size: int, partitions: int, cores: int, *, driven: bool) -> Staffing:
 
 
 def _write(
-    storage: Storage, place: Storage, identity: str, layout: StateLayout, told: Told | None, driven: bool
+    storage: Storage, place: Storage, identity: str, layout: StateLayout, told: OnProgress | None, driven: bool
 ) -> list[SavedState]:
     size = sum(ref.size for stage in layout.chains for chain in stage for ref in chain)
     chosen = staff(size, layout.parallelism, os.cpu_count() or 1, driven=driven)
@@ -127,7 +122,7 @@ def _write(
 class _Progress:
     """Adds up what the parts tell."""
 
-    def __init__(self, layout: StateLayout, told: Told | None) -> None:
+    def __init__(self, layout: StateLayout, told: OnProgress | None) -> None:
         self._of = layout.max_parallelism * sum(bool(ids) for ids in layout.stages)
         self._told = told
         self._groups = self._rows = 0

@@ -21,8 +21,8 @@ from penstock.state.files.merging import live, newest
 from penstock.state.key_groups import groups_of
 from penstock.storage import Storage
 
-Told = Callable[[int, int], None]
-"""Is told, now and then, of so many more key groups and rows."""
+Written = Callable[[int, int], None]
+"""Is written, now and then, of so many more key groups and rows."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -45,16 +45,16 @@ def cut(identity: str, layout: StateLayout, processes: int) -> list[Part]:
     return [Part(identity, layout, starts[n], starts[n + 1] - 1, n) for n in range(count)]
 
 
-def write_part(storage: Storage, place: Storage, part: Part, told: Told) -> list[SavedState]:
+def write_part(storage: Storage, place: Storage, part: Part, written: Written) -> list[SavedState]:
     """Write the states of a part, each to a file."""
     saved: list[SavedState] = []
     for stage, numbers in enumerate(part.layout.stages):
         if numbers:
-            saved += _write_stage(storage, place, part, stage, told)
+            saved += _write_stage(storage, place, part, stage, written)
     return saved
 
 
-def _write_stage(storage: Storage, place: Storage, part: Part, stage: int, told: Told) -> list[SavedState]:
+def _write_stage(storage: Storage, place: Storage, part: Part, stage: int, written: Written) -> list[SavedState]:
     layout = part.layout
     writers = _Writers(place, part)
     try:
@@ -66,9 +66,9 @@ def _write_stage(storage: Storage, place: Storage, part: Part, stage: int, told:
             at = groups.start
             for group, number, keys, values in _entries(storage, layout, stage, partition):
                 writers[number].group(group, keys, values)
-                told(group - at, len(keys))
+                written(group - at, len(keys))
                 at = group
-            told(groups.stop - at, 0)
+            written(groups.stop - at, 0)
         saved = []
         for number in sorted(writers):
             file = writers[number].close()

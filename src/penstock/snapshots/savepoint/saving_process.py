@@ -1,15 +1,12 @@
 """Parts of a savepoint in processes of their own: beside a running job with low priority, otherwise one for each core.
 
-It talks msgpack over its standard streams: a task in; progress, and at last the states or an error, out. When the stream it is
-talked to on ends, its maker has died, and it goes as well.
+Each gets one task, and answers with progress and then the states or an error. It exits when its standard input closes: whoever
+asked for the savepoint has died.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,14 +15,13 @@ from typing import IO
 import msgspec
 
 from penstock.errors import StateError
+from penstock.piped_process import PipedProcess, receive, send
 from penstock.snapshots.savepoint.format import SavedState
-from penstock.snapshots.savepoint.saving import Part, Told, write_part
+from penstock.snapshots.savepoint.saving import Part, Written, write_part
 from penstock.snapshots.savepoint.throttle import Throttle, lower_priority
 from penstock.storage import Storage, open_storage
 
 TELL_S = 0.1
-
-_MAIN = "import sys; from penstock.snapshots.savepoint.saving_process import serve; serve(sys.stdin.buffer, sys.stdout.buffer)"
 
 
 class PartTask(msgspec.Struct, frozen=True):
@@ -46,65 +42,52 @@ class Said(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def write_parts(storage: Storage, place: Storage, parts: list[Part], told: Told, *, nice: bool) -> list[list[SavedState]]:
+def write_parts(storage: Storage, place: Storage, parts: list[Part], written: Written, *, nice: bool) -> list[list[SavedState]]:
     """Write the parts beside one another, each in a process."""
     processes = [_start(nice=nice) for _ in parts]
     try:
         with ThreadPoolExecutor(len(parts), "penstock-savepoint") as threads:
             tasks = [PartTask(storage.uri, place.uri, part, nice) for part in parts]
-            futures = [threads.submit(_follow, process, task, told) for process, task in zip(processes, tasks, strict=True)]
+            futures = [threads.submit(_follow, process, task, written) for process, task in zip(processes, tasks, strict=True)]
             try:
                 return [future.result() for future in futures]
             except BaseException:
-                _end(processes)  # the others need not go on, and nobody waits for them
+                for process in processes:  # one part has failed: the others are of no use
+                    process.kill()
                 raise
     finally:
-        _end(processes)
+        for process in processes:
+            process.close()
 
 
-def _start(*, nice: bool) -> subprocess.Popen[bytes]:
+def _start(*, nice: bool) -> PipedProcess:
     # A session of its own: where the kernel shares processor time between sessions first, priority would mean nothing otherwise.
-    command = [sys.executable, "-c", _MAIN]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    process = PipedProcess(serve, own_session=True)
     if nice:
         lower_priority(process.pid)
     return process
 
 
-def _end(processes: list[subprocess.Popen[bytes]]) -> None:
-    for process in processes:
-        process.kill()
-        process.wait()
-
-
-def _follow(process: subprocess.Popen[bytes], task: PartTask, told: Told) -> list[SavedState]:
-    assert process.stdin is not None
-    assert process.stdout is not None
+def _follow(process: PipedProcess, task: PartTask, written: Written) -> list[SavedState]:
     try:
-        _send(process.stdin, msgspec.msgpack.encode(task))
-        while (data := _receive(process.stdout)) is not None:
-            said = msgspec.msgpack.decode(data, type=Said)
+        process.send(task)
+        while (said := process.receive(Said)) is not None:
             if said.error:
                 raise StateError(f"the savepoint failed: {said.error}")
-            told(said.groups, said.rows)
+            written(said.groups, said.rows)
             if said.states is not None:
                 return said.states
     except OSError as error:
         raise StateError(f"the process that writes the savepoint died: {error}") from error
-    finally:
-        for stream in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):
-                stream.close()
-    raise StateError("the process that writes the savepoint died", detail=f"its exit code is {process.wait()}")
+    raise StateError("the process that writes the savepoint died", detail=f"its exit code is {process.kill()}")
 
 
 def serve(tasks: IO[bytes], answers: IO[bytes]) -> None:
     """Write one part."""
-    data = _receive(tasks)
-    if data is None:
+    task = receive(tasks, PartTask)
+    if task is None:
         return
-    threading.Thread(target=_go_with_maker, args=(tasks,), daemon=True).start()
-    task = msgspec.msgpack.decode(data, type=PartTask)
+    threading.Thread(target=_exit_with_parent, args=(tasks,), daemon=True).start()
     progress = _Progress(answers, Throttle() if task.nice else None)
     try:
         states = write_part(open_storage(task.storage), open_storage(task.place), task.part, progress)
@@ -112,10 +95,10 @@ def serve(tasks: IO[bytes], answers: IO[bytes]) -> None:
     except Exception as error:
         notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
         said = Said(error=f"{error}{notes}" or type(error).__name__)
-    _send(answers, msgspec.msgpack.encode(said))
+    send(answers, said)
 
 
-def _go_with_maker(tasks: IO[bytes]) -> None:
+def _exit_with_parent(tasks: IO[bytes]) -> None:
     while os.read(tasks.fileno(), 1):
         pass
     os._exit(1)
@@ -124,9 +107,9 @@ def _go_with_maker(tasks: IO[bytes]) -> None:
 class _Progress:
     """Tells now and then."""
 
-    def __init__(self, answers: IO[bytes], give_way: Throttle | None) -> None:
+    def __init__(self, answers: IO[bytes], throttle: Throttle | None) -> None:
         self._answers = answers
-        self._give_way = give_way
+        self._throttle = throttle
         self._at = time.monotonic()
         self.groups = self.rows = 0
 
@@ -134,22 +117,8 @@ class _Progress:
         self.groups += groups
         self.rows += rows
         if time.monotonic() - self._at >= TELL_S:
-            _send(self._answers, msgspec.msgpack.encode(Said(self.groups, self.rows)))
+            send(self._answers, Said(self.groups, self.rows))
             self._at = time.monotonic()
             self.groups = self.rows = 0
-        if self._give_way is not None:
-            self._give_way()
-
-
-def _send(stream: IO[bytes], data: bytes) -> None:
-    stream.write(len(data).to_bytes(8, "big") + data)
-    stream.flush()
-
-
-def _receive(stream: IO[bytes]) -> bytes | None:
-    head = stream.read(8)
-    if len(head) < 8:
-        return None
-    length = int.from_bytes(head, "big")
-    data = stream.read(length)
-    return data if len(data) == length else None
+        if self._throttle is not None:
+            self._throttle()

@@ -11,22 +11,20 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from penstock.errors import NotFoundError, StateError
-from penstock.jobs import paths
+from penstock.errors import StateError
 from penstock.jobs.manifest import Manifest, StateInfo
 from penstock.jobs.pins import pin
 from penstock.jobs.terms import JobInfo, read_job
-from penstock.snapshots.restore.reference import parse_reference
+from penstock.snapshots.restore.reference import locate
 from penstock.snapshots.savepoint.format import SavedJob, SavedState, SavepointInfo, read_info, version_of
 from penstock.snapshots.savepoint.state_file import open_state
-from penstock.snapshots.savepoint.target_folder import SAVEPOINT
 from penstock.snapshots.tabular.columns import Columns
 from penstock.state.entries.layout import HEAD_SIZE, group_of_store_key, state_id_of_store_key
 from penstock.state.files.durable import read_entries
 from penstock.state.files.merging import live, newest
 from penstock.state.files.row_groups import KEY_GROUP, RAW_KEY, RAW_VALUE
 from penstock.state.key_groups import groups_of
-from penstock.storage import Storage, open_storage
+from penstock.storage import Storage
 
 Entries = Iterator[tuple[int, list[bytes], list[bytes]]]
 """(key group, raw keys, raw values), in order."""
@@ -59,22 +57,11 @@ class Content(Protocol):
 
 def open_content(text: str, held: ExitStack, why: str) -> Content:
     """The snapshot behind a savepoint's URI, a job's, or `JOB@EPOCH`. An epoch is pinned for as long as `held` is open."""
-    reference = parse_reference(text)
-    if reference.kind == "latest":
-        raise NotFoundError("'latest' of which job?", hint="give the job's storage, or JOB@latest")
-    place = open_storage(reference.place)
-    if reference.kind == "epoch" and not place.exists(paths.JOB):
-        place = open_storage(text)  # a folder may have such a name
-    if place.exists(SAVEPOINT):
+    located = locate(text)
+    place = located.storage
+    if located.is_savepoint:
         return SavepointContent(place)
-    if not place.exists(paths.JOB):
-        begun = next(iter(place.list("state")), None) is not None
-        raise NotFoundError(
-            f"{place.uri} holds neither a savepoint nor a job",
-            detail="it has state files but no savepoint.json: it was never finished" if begun else "",
-            hint="give a savepoint's folder, or a job's storage; `penstock jobs ROOT` lists the jobs below a folder",
-        )
-    manifest = held.enter_context(pin(place, reference.epoch, why))
+    manifest = held.enter_context(pin(place, located.epoch, why))
     return EpochContent(place, read_job(place), manifest)
 
 

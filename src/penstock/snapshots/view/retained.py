@@ -9,13 +9,13 @@ from typing import Any
 
 from penstock.epochs.history import shown_watermark
 from penstock.epochs.starting.output_replacement import describe
-from penstock.errors import CorruptFileError, NotFoundError
+from penstock.errors import CorruptFileError
 from penstock.ids import Epoch, Milliseconds
 from penstock.jobs import paths
 from penstock.jobs.listing import epochs_in
 from penstock.jobs.manifest import Manifest, load_manifest
 from penstock.jobs.pins import pinned
-from penstock.jobs.terms import read_job
+from penstock.jobs.terms import job_in
 from penstock.storage import Storage
 
 
@@ -54,13 +54,7 @@ class KeptEpoch:
 
 def list_epochs(storage: Storage) -> list[KeptEpoch]:
     """The epochs that the job in this storage keeps, oldest first."""
-    try:
-        read_job(storage)
-    except NotFoundError as error:
-        raise NotFoundError(
-            f"{storage.uri} holds no job",
-            hint="give the storage that the job was run with; `penstock jobs ROOT` lists those below a folder",
-        ) from error
+    job_in(storage)
     listed = epochs_in(storage)
     done = listed.done
     manifests: list[Manifest] = []
