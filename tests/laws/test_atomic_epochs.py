@@ -69,10 +69,10 @@ def test_it_fails_when_recovery_does_not_finish_commits(tmp_path: Path, monkeypa
 
 def test_it_fails_when_sinks_are_committed_before_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def backwards(self: GroupCommit, manifest: Manifest) -> None:
-        commit_protocol.commit_sinks(self._committers, manifest.committables, manifest.epoch)
-        commit_protocol.write_manifest(self._storage, manifest)
-        commit_protocol.mark_done(self._storage, manifest.epoch)
-        self._retention.committed(manifest)
+        commit_protocol.commit_sinks(self.committers, manifest.committables, manifest.epoch)
+        commit_protocol.write_manifest(self.setup.storage, manifest)
+        commit_protocol.mark_done(self.setup.storage, manifest.epoch)
+        self.retention.committed(manifest)
 
     monkeypatch.setattr(GroupCommit, "publish", backwards)
     monkeypatch.setattr(group_commit, "turn_back", lambda committers, manifest, guarantee: None)  # or the next start mends it
