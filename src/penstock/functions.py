@@ -31,6 +31,7 @@ __all__ = [
 
 K = TypeVar("K")
 I = TypeVar("I")  # noqa: E741 - the input
+J = TypeVar("J")
 O = TypeVar("O")  # noqa: E741 - the output
 A = TypeVar("A")
 T = TypeVar("T")
@@ -122,6 +123,22 @@ class KeyedProcessFunction(Function, Generic[K, I, O]):
         return None
 
 
+class KeyedCoProcessFunction(Function, Generic[K, I, J, O]):
+    """Sees the records of two streams, with the state and timers that both share for each key."""
+
+    def process1(self, value: I, ctx: KeyedContext[K]) -> Iterable[O] | None:
+        """A record of the first stream."""
+        raise NotImplementedError
+
+    def process2(self, value: J, ctx: KeyedContext[K]) -> Iterable[O] | None:
+        """A record of the second stream."""
+        raise NotImplementedError
+
+    def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:
+        """A timer of this key is due."""
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """How a step calls a function of a person's. `method`: what is called; None if the function has no such method. `several`: it
@@ -182,7 +199,7 @@ def aggregate_calls(function: Any) -> tuple[Call, ...]:
 # --- what a function is called in messages ---------------------------------------------------------------------------------
 
 _METHODS = (
-    *("process", "map", "flat_map", "filter", "reduce", "fold", "add", "map_batch", "apply"),
+    *("process", "process1", "process2", "map", "flat_map", "filter", "reduce", "fold", "add", "map_batch", "apply"),
     *("on_record", "assign", "evict_before", "__call__"),
 )
 

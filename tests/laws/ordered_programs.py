@@ -25,7 +25,9 @@ from penstock import (
 from penstock.config import NO_RESTART
 from penstock.connectors.files.reading.published import read_rows
 from penstock.executors.inline import InlineExecutor
+from penstock.functions import KeyedCoProcessFunction
 from penstock.runtime.messages import EpochOrder, TaskReport
+from penstock.runtime.operators.co_process import KeyedCoProcess
 
 Event = tuple[int, int, int]
 """A key, a time, and a number."""
@@ -81,6 +83,39 @@ class Watcher(KeyedProcessFunction[int, Event, Any]):
         self.held.clear()
 
 
+class Meeting(KeyedCoProcessFunction[int, Event, Event, Any]):
+    """What both streams of a key have done so far is in each result of either."""
+
+    first = ValueState(int, default=0)
+    second = ValueState(int, default=0)
+    held: ListState[int] = ListState(int)
+
+    def __init__(self, ahead: int, deletes: bool) -> None:
+        self.ahead, self.deletes = ahead, deletes
+
+    def process1(self, value: Event, ctx: Any) -> Iterator[Any]:
+        self.first.update(self.first.value + 1)
+        self.held.add(value[2])
+        ctx.timers.register_event_time(value[1] + self.ahead)
+        if value[2] % 4 == 0:
+            yield ctx.key, value[1], self._seen() * 1000 + ctx.current_watermark % 1000
+
+    def process2(self, value: Event, ctx: Any) -> Iterator[Any]:
+        self.second.update(self.second.value + 1)
+        if self.deletes and value[2] % 3:
+            ctx.timers.delete_event_time(value[1] + self.ahead)
+        if value[2] % 5 == 0:
+            ctx.timers.register_event_time(value[1] - 20)  # which may be due already
+        yield ctx.key, value[1], self._seen() * 1000 + 500 + ctx.current_watermark % 500
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        yield ctx.key, timestamp, self._seen() * 1_000_000 + sum(self.held) * 10 + int(ctx.timers.ended)
+        self.held.clear()
+
+    def _seen(self) -> int:
+        return self.first.value * 100 + self.second.value
+
+
 class Listener(KeyedProcessFunction[int, Event, dict[str, Any]]):
     """Tells in what order it sees records."""
 
@@ -130,7 +165,10 @@ def build(env: StreamEnvironment, program: Program) -> DataStream[Any]:
         stream = stream.rebalance().map(_same)
     if "forked" in program.shape:
         stream = stream.map(_same).union(stream.filter(_odd).map(_shifted))
-    if "apart" in program.shape:
+    if "met" in program.shape:
+        second = streams[1] if len(streams) > 1 else streams[0].filter(_odd).map(_shifted)
+        seen = _met(streams[0].rebalance().map(_same) if "spread" in program.shape else streams[0], second, program)
+    elif "apart" in program.shape:
         first, *others = [_seen(part, program, f"-{number}") for number, part in enumerate(streams)]
         seen = first.union(*others) if others else first
     else:
@@ -145,6 +183,13 @@ def build(env: StreamEnvironment, program: Program) -> DataStream[Any]:
 def _seen(stream: DataStream[Any], program: Program, number: str = "") -> DataStream[Any]:
     watcher = Watcher(program.ahead, program.deletes, program.sets_again)
     return stream.key_by(_key).process(watcher, name=f"watcher{number}")
+
+
+def _met(first: DataStream[Any], second: DataStream[Any], program: Program) -> DataStream[Any]:
+    env = first._env
+    inputs = first.key_by(_key)._input(), second.key_by(_key)._input()
+    definition = KeyedCoProcess(body=Meeting(program.ahead, program.deletes))
+    return DataStream(env, env._add(definition, *inputs, name="meeting", label="co-process"))
 
 
 def _heard(stream: DataStream[Any], number: str = "") -> DataStream[Any]:

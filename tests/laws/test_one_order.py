@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 
 from penstock.epochs.planning.reach import UNBOUND, Reach
 from penstock.runtime import ordering, task
+from penstock.runtime.ports import MergedInputs
 from tests.laws.ordered_programs import Program, outcome, outcome_with_restarts
 from tests.laws.trying import breaks
 
-programs = st.builds(
-    Program,
+every_program = st.builds(
+    partial(Program, shape=""),
     seed=st.integers(0, 1 << 30),
     parts=st.lists(st.integers(1, 3), min_size=1, max_size=2).map(tuple),
     records=st.integers(1, 60),
@@ -26,27 +28,30 @@ programs = st.builds(
     every=st.sampled_from([None, None, 2, 10, 100]),
     apart=st.sampled_from([0, 10, 300]),
     speeds=st.lists(st.sampled_from([0, 1, 5, 40]), min_size=1, max_size=3).map(tuple),
-    shape=st.sampled_from(
-        [
-            "",
-            "",
-            "twice",
-            "spread",
-            "forked",
-            "past",
-            "past twice",
-            "spread twice",
-            "forked spread",
-            "apart",
-            "apart twice",
-            "alone",
-        ]
-    ),
     ahead=st.integers(1, 60),
     deletes=st.booleans(),
     sets_again=st.booleans(),
     shorter=st.sampled_from([1, 1, 3, 20]),
 )
+SHAPES = [
+    "",
+    "",
+    "twice",
+    "spread",
+    "forked",
+    "past",
+    "past twice",
+    "spread twice",
+    "forked spread",
+    "apart",
+    "apart twice",
+    "alone",
+]
+MEETING = ["met", "met", "met spread", "met past", "met twice"]
+"""Two streams meet in a step of two inputs."""
+
+programs = st.builds(lambda program, shape: replace(program, shape=shape), every_program, st.sampled_from(SHAPES))
+meetings = st.builds(lambda program, shape: replace(program, shape=shape), every_program, st.sampled_from(MEETING))
 cuts = st.lists(st.integers(1, 40), min_size=1, max_size=2)
 restarts = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 40)), min_size=1, max_size=3)
 
@@ -93,6 +98,22 @@ def test_one_output_whatever_the_restarts(program: Program, runs: list[tuple[int
         assert outcome_with_restarts(program, Path(folder), runs) == whole
 
 
+@given(meetings, cuts)
+@example(replace(SOURCES_END_APART, shape="met", keys=2), [1])
+@example(replace(A_SOURCE_ENDS_AHEAD, shape="met past"), [1])
+def test_two_inputs_give_one_output_whatever_the_cut(program: Program, cuts: list[int]) -> None:
+    whole = outcome(program)
+    for records in cuts:
+        assert outcome(program, max_records_per_epoch=records) == whole, f"epochs of {records} records"
+
+
+@given(meetings, restarts)
+def test_two_inputs_give_one_output_whatever_the_restarts(program: Program, runs: list[tuple[int, int]]) -> None:
+    whole = outcome(program)
+    with tempfile.TemporaryDirectory() as folder:
+        assert outcome_with_restarts(program, Path(folder), runs) == whole
+
+
 FAR_APART = Program(
     seed=7,
     parts=(2, 3),
@@ -110,10 +131,13 @@ FAR_APART = Program(
 )
 
 
-def check_far_apart() -> None:
-    whole = outcome(FAR_APART)
+MET_FAR_APART = replace(FAR_APART, shape="met spread")
+
+
+def check_far_apart(program: Program = FAR_APART) -> None:
+    whole = outcome(program)
     for records in (3, 10, 40):
-        assert outcome(FAR_APART, max_records_per_epoch=records) == whole
+        assert outcome(program, max_records_per_epoch=records) == whole
 
 
 def test_two_exchanges_and_sources_far_apart() -> None:
@@ -135,8 +159,14 @@ def test_it_fails_when_records_are_not_merged_by_ticks(monkeypatch: pytest.Monke
     breaks(check_far_apart)
 
 
-def test_rounds_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = outcome(FAR_APART)
+def test_it_fails_when_inputs_are_taken_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MergedInputs, "add", lambda self, port, batch: self.operator.on_input(port, batch))
+    breaks(lambda: check_far_apart(MET_FAR_APART))
+
+
+@pytest.mark.parametrize("program", [FAR_APART, MET_FAR_APART])
+def test_rounds_do_not_matter(monkeypatch: pytest.MonkeyPatch, program: Program) -> None:
+    whole = outcome(program)
     for rows in (1, 7):
         monkeypatch.setattr(task, "ROUND_ROWS", rows)
-        assert outcome(FAR_APART) == whole
+        assert outcome(program) == whole

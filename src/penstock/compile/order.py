@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from penstock.ids import StepId
 from penstock.plan.definition import Definition
 from penstock.plan.nodes import Graph
-from penstock.runtime.operators.keyed import KeyedProcess
 from penstock.runtime.operators.source import SourceStep
 from penstock.runtime.operators.stateless import Stateless
 from penstock.windows.columnar.eligible import why_not_columnar
@@ -22,18 +21,19 @@ from penstock.windows.step import WindowStep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderOf:
-    """`ordered`: steps whose output has ticks; `takers`: steps that are given ticks; `paced`: sources that are read in order of
-    event time."""
+    """`ordered`: steps whose output has ticks; `takers`: steps that are given ticks; `in_turn`: those that take the records of
+    several inputs by ticks; `paced`: sources that are read in order of event time."""
 
     ordered: frozenset[StepId]
     takers: frozenset[StepId]
+    in_turn: frozenset[StepId]
     paced: frozenset[StepId]
 
 
 def sees_order(definition: Definition) -> bool:
     if isinstance(definition, WindowStep):
         return why_not_columnar(replace(definition, columnar=True)) is not None
-    return isinstance(definition, KeyedProcess)
+    return definition.sees_order
 
 
 def asks_time(definition: Definition) -> bool:
@@ -69,7 +69,13 @@ def order_of(graph: Graph) -> OrderOf:
     for node in graph:
         if any(edge.step in behind for edge in node.inputs):
             behind.add(node.step)
-    return OrderOf(ordered=frozenset(with_ticks & behind), takers=frozenset(takers), paced=paced)
+    ordered = frozenset(with_ticks & behind)
+    in_turn = frozenset(
+        node.step
+        for node in graph
+        if len(node.inputs) > 1 and sees_order(node.definition) and any(edge.step in ordered for edge in node.inputs)
+    )
+    return OrderOf(ordered=ordered, takers=frozenset(takers), in_turn=in_turn, paced=paced)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ def cut(graph: Graph, state_ids: StateIds, parallelism: int, key_groups: KeyGrou
                 local.append(LocalInput(step=source.step, tag=source.tag, port=port))
             else:
                 exchange = source.exchange or FORWARD
-                ordered = source.step in order.ordered and node.step in order.takers
+                ordered = node.step in order.in_turn or (source.step in order.ordered and node.step in order.takers)
                 channels.connect(
                     source.step, source.tag, exchange, levels[source.step], level, (node.step, port), ordered=ordered
                 )
@@ -73,6 +73,7 @@ def cut(graph: Graph, state_ids: StateIds, parallelism: int, key_groups: KeyGrou
                 inputs=max(1, len(node.inputs)),
                 local=tuple(local),
                 ordered=node.step in order.ordered,
+                in_turn=node.step in order.in_turn,
                 paced=node.step in order.paced,
             )
         )

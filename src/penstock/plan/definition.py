@@ -21,6 +21,18 @@ KeyFields = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Takes:
+    """What an input of a step must be. `keyed`: behind a `key_by` with this key type; None: keyed or not."""
+
+    keyed: bool | None = None
+    key_type: Any = None
+    broadcast: bool = False
+
+
+ANYTHING = Takes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StateDeclaration:
     """A state of a step, as plan and manifest know it."""
 
@@ -42,12 +54,18 @@ class Definition:
     """A step of the plan: makes the operator."""
 
     errors: ErrorPolicy = field(default="fail")
+    sees_order: ClassVar[bool] = False
+    """What it does with a record may depend on the records and timers before it."""
     names_columns: ClassVar[bool] = False
     """It names columns, which are looked for when the step is built; a record without one is an error, not a null."""
 
     @property
     def kind(self) -> str:
         raise NotImplementedError
+
+    def takes(self, given: int) -> tuple[Takes, ...]:
+        """What its inputs must be, one for each; of a step that takes any number, for the number that was given."""
+        return (ANYTHING,)
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         raise NotImplementedError

@@ -12,6 +12,7 @@ from penstock.functions import call_of
 from penstock.ids import StepId
 from penstock.plan.definition import ERROR_POLICIES, Definition, StateDeclaration
 from penstock.plan.exchange import Exchange
+from penstock.plan.pairing import check_inputs
 from penstock.plan.signatures import check_calls
 from penstock.state.descriptors import names_of
 
@@ -49,6 +50,7 @@ class Node:
             raise PlanError(f"a step has previous_names={self.previous_names!r}, but no name", hint="give it a name= too")
         if self.step in self.previous_names:
             raise PlanError(f"previous_names of step {self.step!r} has the name that it has", hint="leave that out")
+        check_inputs(self.step, self.definition, tuple(edge.exchange for edge in self.inputs))
 
     @property
     def stateful(self) -> bool:

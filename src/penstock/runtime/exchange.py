@@ -17,6 +17,7 @@ from penstock.plan.exchange import Exchange, KeySelector, no_key
 from penstock.records import Batch, Columns, Timestamps, to_list
 from penstock.runtime.fields import fields_of
 from penstock.runtime.frames import HEAD_SIZE, Codes, Frame, Keyed, Payload, RowTypes, encode_frame, encode_payload
+from penstock.runtime.ordering import ticked, with_ticks
 from penstock.runtime.unshippable import cannot_be_sent
 from penstock.state.encoding.keys import KeyCodec
 from penstock.state.key_groups import KeyGroups
@@ -99,24 +100,7 @@ class ChannelWriter:
 
     def on_batch(self, batch: Payload) -> None:
         if len(batch):
-            self._send(self._ticked(batch))
-
-    def _ticked(self, batch: Payload) -> Payload:
-        """With ticks in order, if they are wanted; without, if not."""
-        inner = batch.batch if isinstance(batch, Keyed) else batch
-        ticks = inner.ticks
-        if not self.channel.ordered:
-            made = inner if ticks is None else inner.with_ticks(None)
-        elif ticks is None:
-            made = inner.with_ticks(np.full(len(inner), self.watermark, dtype=np.int64))
-        elif (ticks[1:] >= ticks[:-1]).all():
-            return batch
-        else:
-            order = np.argsort(ticks, kind="stable")
-            if isinstance(batch, Keyed):
-                return Keyed(inner.take(order), batch.keys, batch.codes[order], batch.column)
-            return inner.take(order)
-        return Keyed(made, batch.keys, batch.codes, batch.column) if isinstance(batch, Keyed) else made
+            self._send(ticked(batch, self.watermark) if self.channel.ordered else with_ticks(batch, None))
 
     def on_watermark(self, watermark: Milliseconds | None) -> None:
         if watermark == MAX_WATERMARK and not self.ended:

@@ -39,6 +39,8 @@ class StageStep:
     local: tuple[LocalInput, ...] = ()
     ordered: bool = False
     """A step that sees order follows: what goes out has ticks."""
+    in_turn: bool = False
+    """It has several inputs, and takes their records in turn, by ticks."""
     paced: bool = False
     """Of a source: it is read in order of event time, up to the epoch's bound."""
 

@@ -9,7 +9,8 @@ Laws:
 - An epoch that is bounded by an event time takes all records with ticks below the bound, and none of the others: records of one
   tick are never divided between epochs. Put end to end, epochs are the order of one epoch.
 - Time is taken in *rounds*: a stretch of ticks of which all records are there. A step is given a round's records of one input as
-  one batch. So also where a task sends records of one tick over several ways, their order does not depend on the cut.
+  one batch; one of several inputs that sees order takes them all in turn, by (tick, port, lane, upstream, sequence). So also
+  where a task sends records of one tick over several ways, their order does not depend on the cut.
 - A source partition that is over has its end at its last clock; after it, time is that of those that are left. When the last is
   over, time goes on to the latest of these clocks.
 - So the time of a source ends in the epoch whose bound is beyond its last clock. What timers emit at the end of time has the tick
@@ -25,8 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
-from penstock.records import Batch, one_batch
-from penstock.runtime.frames import Codes, Frame, Keyed, Payload, Trailer
+from penstock.records import Batch, Timestamps, one_batch
+from penstock.runtime.frames import Codes, Keyed, Payload, Trailer
 
 ROUND_ROWS = 16_384
 """With this many records waiting, those whose round is complete are passed on."""
@@ -96,7 +97,7 @@ class _Open:
 
 
 class Merge:
-    """The payloads of one channel, merged by ticks."""
+    """The payloads of one channel or port, merged by ticks."""
 
     __slots__ = ("_open", "rows")
 
@@ -104,11 +105,11 @@ class Merge:
         self._open: list[_Open] = []
         self.rows = 0
 
-    def add(self, frame: Frame, payload: Payload) -> Milliseconds:
-        """Returns its last tick."""
+    def add(self, place: tuple[int, int, int], payload: Payload) -> Milliseconds:
+        """Returns its last tick. `place`: of records of one tick, whose come first."""
         ticks = (payload.batch if isinstance(payload, Keyed) else payload).ticks
         assert ticks is not None
-        self._open.append(_Open((frame.lane, frame.upstream, frame.sequence), payload, ticks))
+        self._open.append(_Open(place, payload, ticks))
         self.rows += len(ticks)
         return int(ticks[-1])
 
@@ -119,21 +120,38 @@ class Merge:
         for entry in self._open:
             stop = len(entry.ticks) if horizon == END else int(np.searchsorted(entry.ticks, horizon))
             if stop > entry.at:
-                parts.append(_slice(entry.payload, entry.at, stop))
+                parts.append(sliced(entry.payload, entry.at, stop))
                 self.rows -= stop - entry.at
                 entry.at = stop
         self._open = [entry for entry in self._open if entry.at < len(entry.ticks)]
         if not parts:
             return None
         keyed = isinstance(parts[0], Keyed)
-        whole = _merged_keyed([part for part in parts if isinstance(part, Keyed)]) if keyed else merged(parts)  # type: ignore[arg-type]
-        batch = whole.batch if isinstance(whole, Keyed) else whole
-        if batch.ticks is not None and int(batch.ticks[-1]) > limit:
-            batch.ticks = np.minimum(batch.ticks, limit)
-        return whole
+        whole = merged_keyed([part for part in parts if isinstance(part, Keyed)]) if keyed else merged(parts)  # type: ignore[arg-type]
+        ticks = (whole.batch if isinstance(whole, Keyed) else whole).ticks
+        assert ticks is not None
+        return whole if int(ticks[-1]) <= limit else with_ticks(whole, np.minimum(ticks, limit))
 
 
-def _slice(payload: Payload, start: int, stop: int) -> Payload:
+def ticked(payload: Payload, watermark: Milliseconds) -> Payload:
+    """In order of ticks; those of a payload without ticks are the watermark."""
+    batch = payload.batch if isinstance(payload, Keyed) else payload
+    if batch.ticks is None:
+        return with_ticks(payload, np.full(len(batch), watermark, dtype=np.int64))
+    order = in_order(batch)
+    if order is None:
+        return payload
+    whole = batch.take(order)
+    return Keyed(whole, payload.keys, payload.codes[order], payload.column) if isinstance(payload, Keyed) else whole
+
+
+def with_ticks(payload: Payload, ticks: Timestamps | None) -> Payload:
+    if isinstance(payload, Keyed):
+        return Keyed(payload.batch.with_ticks(ticks), payload.keys, payload.codes, payload.column)
+    return payload.with_ticks(ticks)
+
+
+def sliced(payload: Payload, start: int, stop: int) -> Payload:
     if isinstance(payload, Keyed):
         if start == 0 and stop == len(payload):
             return payload
@@ -141,7 +159,7 @@ def _slice(payload: Payload, start: int, stop: int) -> Payload:
     return payload.slice(start, stop)
 
 
-def _merged_keyed(parts: list[Keyed]) -> Keyed:
+def merged_keyed(parts: list[Keyed]) -> Keyed:
     if len(parts) == 1:
         return parts[0]
     numbers: dict[bytes, int] = {}

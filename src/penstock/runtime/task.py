@@ -23,31 +23,31 @@ from penstock.diagnosis.failures import nature_of
 from penstock.diagnosis.tracebacks import folded
 from penstock.errors import DeltaTooLargeError, EpochFailedError, PenstockError, StorageError
 from penstock.failpoints import fail_point
-from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
+from penstock.ids import MIN_WATERMARK, StepId
 from penstock.jobs import paths
 from penstock.jobs.step_metrics import StepMetrics
 from penstock.runtime.committed import CommittedState, remember_delta
-from penstock.runtime.exchange import ChannelWriter, FrameWriter
+from penstock.runtime.exchange import Channel, ChannelWriter, FrameWriter
 from penstock.runtime.frames import (
     Frame,
     RowTypes,
     Trailer,
-    decode_payload,
     decode_trailer,
     encode_trailer,
     is_trailer,
 )
+from penstock.runtime.inlets import Inlet, InputEnd, OrderedInlet, Ways, pass_on
 from penstock.runtime.job import CompiledJob, Stage
 from penstock.runtime.messages import EpochOrder, Failure, TaskReport, encode_report
-from penstock.runtime.operators.operator import Operator, Port, Receiver
+from penstock.runtime.operators.operator import Operator, Receiver
 from penstock.runtime.operators.sink import SinkOperator, SinkStep
 from penstock.runtime.operators.source import SourceOperator
-from penstock.runtime.ordering import END, ROUND_ROWS, Merge, ShortOfBoundError, ahead_of
+from penstock.runtime.ordering import END, ROUND_ROWS, ShortOfBoundError
+from penstock.runtime.ports import MergedInputs, MergedPort, Port
 from penstock.runtime.services import FunctionPool, Services
 from penstock.runtime.spill import FrameBuffer
 from penstock.state.encoding.keys import key_codec
 from penstock.state.files.durable import FileIdentity, encode_delta, write_delta, write_merged_delta
-from penstock.timing.valve import Valve
 
 Entry = tuple[bytes, bytes | None]
 
@@ -73,6 +73,7 @@ class Task:
         self._writer = FrameWriter(partition, job.parallelism, self._rows)
         self._report = TaskReport(stage=stage_index, partition=partition, attempt=attempt, host=_HOST)
         self._operators: dict[StepId, Operator] = {}
+        self._merged: dict[StepId, MergedInputs] = {}
         self._channels_out: list[ChannelWriter] = []
         self._latest = MIN_WATERMARK
         self._failed = False
@@ -196,6 +197,8 @@ class Task:
         for step in self.stage.steps:
             operator = self._operators[step.step] = step.definition.build(step.step, services, step.inputs)
             operator.ordered = step.ordered
+            if step.in_turn:
+                self._merged[step.step] = MergedInputs(operator, step.inputs)
             if isinstance(operator, SourceOperator):
                 operator.paced = step.paced
         for step in self.stage.steps:
@@ -218,10 +221,17 @@ class Task:
         outputs = self._operators[step].outputs
         (outputs.main if tag is None else outputs.side.setdefault(tag, [])).append(receiver)
 
-    def _entry(self, step: StepId, port: int) -> Receiver:
+    def _entry(self, step: StepId, port: int) -> InputEnd:
+        if step in self._merged:
+            return MergedPort(self._merged[step], port)
         operator = self._operators[step]
         inputs = next(s.inputs for s in self.stage.steps if s.step == step)
         return operator if inputs == 1 else Port(operator, port)
+
+    def _ways(self, channel: Channel, buffer: FrameBuffer) -> Ways:
+        ends = [self._entry(step, port) for step, port in channel.ends]
+        relays = [writer for writer in self._channels_out if writer.channel.relay_of == channel.index]
+        return Ways(channel.index, buffer, self.job.parallelism, self._rows, ends, relays)
 
     def _read_sources(self) -> Iterator[None]:
         sources = [operator for operator in self._operators.values() if isinstance(operator, SourceOperator)]
@@ -229,6 +239,8 @@ class Task:
             source.begin()
         yield from self._read_in_order([source for source in sources if source.paced])
         yield from self._read_by_batches([source for source in sources if not source.paced])
+        for merged in self._merged.values():
+            merged.flush()
         for source in sources:
             if source.paced:
                 source.rest()
@@ -276,8 +288,9 @@ class Task:
     def _consume(self, buffer: FrameBuffer) -> Iterator[None]:
         """Feed the frames by (watermark, lane, upstream, sequence); time advances as the least upstream does. Where order is
         seen, they are merged in rounds."""
-        inlets = {c.index: Inlet(self, c.index, buffer) for c in self.stage.channels_in if not c.ordered}
-        ordered = {c.index: OrderedInlet(self, c.index, buffer) for c in self.stage.channels_in if c.ordered}
+        ways = {c.index: self._ways(c, buffer) for c in self.stage.channels_in}
+        inlets = {c.index: Inlet(ways[c.index]) for c in self.stage.channels_in if not c.ordered}
+        ordered = {c.index: OrderedInlet(ways[c.index]) for c in self.stage.channels_in if c.ordered}
         for inlet in inlets.values():
             inlet.start()
         for frame in buffer.in_order():
@@ -286,10 +299,12 @@ class Task:
                 inlets[frame.channel].take(frame)
             else:
                 if sum(inlet.rows for inlet in ordered.values()) >= ROUND_ROWS:
-                    _pass_on(ordered, frame.watermark)
+                    pass_on(ordered.values(), frame.watermark)
                 ordered[frame.channel].take(frame)
             yield
-        _pass_on(ordered, END)
+        pass_on(ordered.values(), END)
+        for merged in self._merged.values():
+            merged.flush()
         for operator in self._operators.values():
             operator.latest = self._latest
         for last in ordered.values():
@@ -401,126 +416,3 @@ def check_whole(trailers: Mapping[int, Trailer], counts: Mapping[int, int], upst
             detail=f"no trailer from upstream tasks {missing}; frames missing from {torn}",
             hint="a fetch failed half-way; the task is tried again",
         )
-
-
-class Inlet:
-    """The receiving end of a channel: one watermark of all its upstream tasks.
-
-    Law: an upstream whose time has ended holds the others back where it was, until all records have been taken: where its input
-    ends in an epoch makes no record late.
-    """
-
-    def __init__(self, task: Task, channel: int, buffer: FrameBuffer) -> None:
-        self._task = task
-        self._valve = Valve(task.job.parallelism)
-        self._buffer = buffer
-        self._ends = [task._entry(step, port) for c in task.stage.channels_in if c.index == channel for step, port in c.ends]
-        self._relays = [w for w in task._channels_out if w.channel.relay_of == channel]
-        self._pending = buffer.watermarks(channel)
-        self._final = {u: trailer.watermarks.get(channel) for u, trailer in buffer.trailers.items()}
-        self._reached = {u: trailer.reached.get(channel) for u, trailer in buffer.trailers.items()}
-        self._before_end = {u: t.before_end[channel] for u, t in buffer.trailers.items() if channel in t.before_end}
-        self._frames = sum(map(len, self._pending.values()))
-
-    def start(self) -> None:
-        for upstream in range(self._task.job.parallelism):
-            self._advance(upstream)
-        if self._valve.idle:
-            self._announce(None)
-        self._end()
-
-    def take(self, frame: Frame) -> None:
-        pending = self._pending[frame.upstream]
-        pending.popleft()
-        for relay in self._relays:
-            relay.relay(frame)
-        if self._ends:
-            payload = decode_payload(frame.data, self._task._rows)
-            for end in self._ends:
-                end.on_batch(payload)
-        self._frames -= 1
-        self._advance(frame.upstream)
-        self._end()
-
-    def _advance(self, upstream: int) -> None:
-        """The upstream is where its next frame says, or, when it has none, where its trailer says."""
-        pending = self._pending.get(upstream)
-        final = self._before_end[upstream] if upstream in self._before_end else self._final.get(upstream)
-        watermark = pending[0] if pending else final
-        if self._valve.take(upstream, watermark):
-            self._announce(self._valve.watermark)
-
-    def _end(self) -> None:
-        """All records have been taken: time may go on to where those that have ended got, and end."""
-        if not self._frames:
-            rests = [u for u, before in self._before_end.items() if before is None]
-            for known in ({u: self._reached.get(u) for u in rests}, dict.fromkeys(rests), self._final):
-                for upstream in self._before_end:
-                    if upstream in known and self._valve.take(upstream, known[upstream]):
-                        self._announce(self._valve.watermark)
-
-    def _announce(self, watermark: Milliseconds | None) -> None:
-        for end in self._ends:
-            end.on_watermark(watermark)
-        for relay in self._relays:
-            relay.on_watermark(watermark)
-
-
-class OrderedInlet:
-    """The receiving end of a channel whose records have ticks: they are passed on in rounds. See `penstock.runtime.ordering`."""
-
-    def __init__(self, task: Task, channel: int, buffer: FrameBuffer) -> None:
-        self._rows = task._rows
-        self._ends = [task._entry(step, port) for c in task.stage.channels_in if c.index == channel for step, port in c.ends]
-        self._relays = [w for w in task._channels_out if w.channel.relay_of == channel]
-        self._ahead = ahead_of(channel, buffer.trailers)
-        self._merge = Merge()
-        self._highest = MIN_WATERMARK
-        for step in (step for c in task.stage.channels_in if c.index == channel for step, _ in c.ends):
-            task._operators[step].look_ahead(self._ahead.limit)
-
-    @property
-    def rows(self) -> int:
-        """How many records wait."""
-        return self._merge.rows
-
-    def take(self, frame: Frame) -> None:
-        for relay in self._relays:
-            relay.relay(frame)
-        tick = self._merge.add(frame, decode_payload(frame.data, self._rows)) if self._ends else int(frame.watermark)
-        self._highest = max(self._highest, tick)
-
-    def pass_on(self, horizon: Milliseconds) -> None:
-        payload = self._merge.release(horizon, self._ahead.limit)
-        if payload is not None:
-            for end in self._ends:
-                end.on_batch(payload)
-
-    def announce(self, watermark: Milliseconds | None) -> None:
-        for receiver in (*self._ends, *self._relays):
-            receiver.on_watermark(watermark)
-
-    def reach(self, horizon: Milliseconds) -> None:
-        """All records below the horizon have been passed on. Before time ends it gets to the last tick too."""
-        ahead = self._ahead
-        if horizon != END:
-            self.announce(min(horizon, ahead.limit))
-            return
-        last = max(ahead.last, self._highest) if ahead.ended else ahead.last
-        if last > MIN_WATERMARK:
-            self.announce(last)
-        if ahead.rests:
-            self.announce(None)
-
-    def end(self) -> None:
-        """All records of all channels have been passed on: time may end."""
-        if self._ahead.ended:
-            self.announce(MAX_WATERMARK)
-
-
-def _pass_on(inlets: dict[int, OrderedInlet], horizon: Milliseconds) -> None:
-    """A round: everything below the horizon, channel by channel. Time moves before the next one, so that what timers emit at a
-    tick comes in the round of the tick, and in its place there."""
-    for inlet in inlets.values():
-        inlet.pass_on(horizon)
-        inlet.reach(horizon)

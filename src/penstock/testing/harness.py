@@ -23,17 +23,20 @@ from penstock.api.environment import StreamEnvironment
 from penstock.api.keyed import KeyedStream
 from penstock.api.stream import DataStream
 from penstock.compile.compiler import Target, compile_program
+from penstock.connectors.collection.source import CollectionSource
 from penstock.epochs.planning.report_merge import files_of, next_due, next_layout, watermarks_of
 from penstock.functions import OutputTag
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds, StepId, Term
 from penstock.jobs.manifest import StateLayout
 from penstock.plan.definition import Definition, ErrorPolicy
-from penstock.plan.nodes import Graph
+from penstock.plan.exchange import Exchange
+from penstock.plan.nodes import Graph, Input
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.frames import Keyed
 from penstock.runtime.messages import EpochOrder, PartitionState, attempt_name
 from penstock.runtime.operators.keyed import KeyedProcess
 from penstock.runtime.operators.operator import Operator, Outputs, Receiver
+from penstock.runtime.operators.source import SourceStep
 from penstock.runtime.services import FunctionPool, Services
 from penstock.runtime.task import Task
 from penstock.state.encoding.keys import key_codec
@@ -111,7 +114,7 @@ class OperatorHarness:
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-harness-")
         self._storage = LocalStorage(self._folder.name + "/storage")
         self._job = JobId(uuid.uuid4().hex)
-        self._graph = Graph().add(definition, (), name=STEP, label="harness")
+        self._graph = _given(definition, key)
         self._epoch = 0
         self._term = Term(0)
         self._events: list[Event] = []
@@ -257,6 +260,7 @@ class OperatorHarness:
         )
         compiled = compile_program(self._graph, before, {}, target, allow_dropped=False, rewrites=())  # this operator, no other
         self._state_ids, self._compiled = compiled.states.ids, compiled.job
+        self._stage = compiled.job.stages[-1]
         self._open(compiled.layout, watermarks)
 
     def _open(self, layout: StateLayout, watermarks: dict[str, Milliseconds]) -> None:
@@ -280,9 +284,9 @@ class OperatorHarness:
         self._services: list[Services] = []
         self._operators: list[Operator] = []
         for partition in range(self.parallelism):
-            attempt = attempt_name(self._term, self._epoch, 0, partition, self._epoch)
-            task = Task(self._compiled, 0, partition, order, attempt, self._pool)
-            services = Services(self._compiled, self._compiled.stages[0], partition, order, attempt, self._pool)
+            attempt = attempt_name(self._term, self._epoch, self._stage.index, partition, self._epoch)
+            task = Task(self._compiled, self._stage.index, partition, order, attempt, self._pool)
+            services = Services(self._compiled, self._stage, partition, order, attempt, self._pool)
             task._build(services)
             operator = task._operators[STEP]
             self._wire(operator.outputs, partition)
@@ -312,6 +316,17 @@ class OperatorHarness:
     def _timers(self, name: str) -> int:
         wanted = self._state_ids[STEP, name]
         return sum(state_id == wanted for state_id, _ in self._entries())
+
+
+def _given(definition: Definition, key: Callable[[Any], Any]) -> Graph:
+    """A program of the step and what it takes."""
+    graph = Graph().add(SourceStep(source=CollectionSource([])), (), name=None, label="input")
+    source, apart = graph.newest.step, Exchange(kind="rebalance")
+    inputs = (
+        Input(step=source, exchange=Exchange(kind="key_by", selector=key, key_type=takes.key_type) if takes.keyed else apart)
+        for takes in definition.takes(1)
+    )
+    return graph.add(definition, tuple(inputs), name=STEP, label="harness")
 
 
 class KeyedHarness(OperatorHarness):

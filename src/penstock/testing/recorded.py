@@ -211,10 +211,11 @@ def _snapshot(
     layout: StateLayout = harness._layout
     entries: list[tuple[bytes, bytes | None]] = [*entries_of(forms, before, harness._key_groups)]
     if entries:
-        name = "state/s0/p0/0000000000-0-recorded.delta"
-        ref = write_delta(harness._storage, name, entries, FileIdentity(harness._job, 0, "0", 0, "0-recorded"))
-        layout.chains[0][0].append(ref)
-        due = layout.next_due[0][0]
+        stage = harness._stage.index
+        name = f"state/s{stage}/p0/0000000000-0-recorded.delta"
+        ref = write_delta(harness._storage, name, entries, FileIdentity(harness._job, 0, str(stage), 0, "0-recorded"))
+        layout.chains[stage][0].append(ref)
+        due = layout.next_due[stage][0]
         for key, _ in entries:
             number = state_id_of_store_key(key)
             if forms[number].kind == "timers":

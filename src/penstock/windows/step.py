@@ -11,7 +11,7 @@ from penstock.contexts import RuntimeContext
 from penstock.errors import PlanError
 from penstock.functions import Call, Function, call_of, life_cycle, method_call
 from penstock.ids import StepId
-from penstock.plan.definition import Definition, KeyFields, StateDeclaration
+from penstock.plan.definition import Definition, KeyFields, StateDeclaration, Takes
 from penstock.plan.schema import Schema
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import TIMER_STATES, Services, TimerStates
@@ -98,6 +98,9 @@ class WindowStep(Definition):
     @property
     def kind(self) -> str:
         return f"window {self.label}"
+
+    def takes(self, given: int) -> tuple[Takes, ...]:
+        return (Takes(keyed=True, key_type=self.key_type),)
 
     def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
         declared = self.body.incremental

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import repeat
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,13 +19,14 @@ from penstock.contexts import OnTimerContext
 from penstock.errors import PenstockError, PlanError
 from penstock.functions import Call, life_cycle, method_call
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
-from penstock.plan.definition import Definition, KeyFields, StateDeclaration
+from penstock.plan.definition import Definition, KeyFields, StateDeclaration, Takes
 from penstock.plan.schema import Schema
-from penstock.records import NO_TIMESTAMP, Batch, Records, Timestamps
+from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.frames import Keyed
-from penstock.runtime.operators.operator import Operator
+from penstock.runtime.operators.operator import Operator, Ports
 from penstock.runtime.operators.returned import as_records
 from penstock.runtime.operators.stateless import repeated
+from penstock.runtime.ordering import merged_keyed
 from penstock.runtime.rolling import ByField, Rolling
 from penstock.runtime.services import TIMER_STATES, Services
 from penstock.state.descriptors import declared_states, state_calls
@@ -32,6 +34,8 @@ from penstock.state.overlay.handles import bind_states, check_defaults
 from penstock.state.overlay.keyed import KeyedState, Slot
 from penstock.state.overlay.timers import Timer, TimerQueue
 from penstock.state.overlay.writes import Place
+
+Method = Callable[[Any, Any], Any]
 
 ROWS_AT_A_TIME = 4096
 """So many rows become Python records, are processed and passed on together: they fit into the cache of a core."""
@@ -48,16 +52,21 @@ class KeyedProcess(Definition):
     key_type: Any = None
     key_fields: KeyFields | None = None
     label: str = "process"
+    sees_order: ClassVar[bool] = True
+    made_for: ClassVar[str] = "KeyedProcessFunction"
+    methods: ClassVar[tuple[str, ...]] = ("process",)
+    """What is called for a record, by the input that it comes in at."""
 
     def __post_init__(self) -> None:
-        if not callable(getattr(self.body, "process", None)):
+        if not all(callable(getattr(self.body, name, None)) for name in self.methods):
+            expected = " and ".join(f"{name}(self, value, ctx)" for name in self.methods)
             raise PlanError(
-                f"{self.body!r} is not a KeyedProcessFunction",
-                hint="give an instance of a class with process(self, value, ctx), and on_timer if it sets timers",
+                f"{self.body!r} is not a {self.made_for}",
+                hint=f"give an instance of a class with {expected}, and on_timer if it sets timers",
             )
         check_defaults(declared_states(self.body))
         for name in declared_states(self.body):
-            if name in ("process", "on_timer", "open", "close"):
+            if name in (*self.methods, "on_timer", "open", "close"):
                 raise PlanError(f"a state may not be called {name!r}", hint="choose another name for the state")
 
     @property
@@ -71,11 +80,14 @@ class KeyedProcess(Definition):
         if isinstance(self.body, Rolling):
             return *self.body._function_calls(), *state_calls(self.body)
         return (
-            method_call(self.body, "process", "value", "ctx", several=True),
+            *(method_call(self.body, name, "value", "ctx", several=True) for name in self.methods),
             method_call(self.body, "on_timer", "timestamp", "ctx", optional=True, several=True),
             *life_cycle(self.body),
             *state_calls(self.body),
         )
+
+    def takes(self, given: int) -> tuple[Takes, ...]:
+        return (Takes(keyed=True, key_type=self.key_type),) * len(self.methods)
 
     def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
         return self.body.output(inputs[0]) if isinstance(self.body, ByField) else None
@@ -88,13 +100,14 @@ class KeyedProcess(Definition):
         ) + tuple(StateDeclaration(step=step, name=name, state=None, kind="timers", **keys) for name in TIMER_STATES)
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
-        return KeyedProcessOperator(step, services, services.opened(step, self.body), self)
+        return KeyedProcessOperator(step, services, inputs, self)
 
 
 class KeyedProcessOperator(Operator):
-    def __init__(self, step: StepId, services: Services, function: Any, definition: KeyedProcess) -> None:
-        super().__init__(step, services)
-        self.function = function
+    def __init__(self, step: StepId, services: Services, inputs: int, definition: KeyedProcess) -> None:
+        super().__init__(step, services, inputs)
+        self.function = function = services.opened(step, definition.body)
+        self._methods = definition.methods
         self.errors = definition.errors
         self.keyed: KeyedState = services.keyed_state(step, definition.key_type, self.watermark)
         states = declared_states(definition.body)
@@ -113,129 +126,78 @@ class KeyedProcessOperator(Operator):
         self.ctx.current_processing_time = services.processing_time
 
     def on_batch(self, batch: Keyed) -> None:  # type: ignore[override]
+        self.on_input(0, batch)
+
+    def on_input(self, port: int, batch: Keyed) -> None:
+        self._take(batch, port, None)
+
+    def on_merged(self, batches: dict[int, Keyed], ports: Ports) -> None:
+        self._take(merged_keyed(list(batches.values())), 0, ports)
+
+    def _take(self, batch: Keyed, port: int, ports: Ports | None) -> None:
+        """`ports`: by record, if they are of several inputs."""
         self.records_in += len(batch)
         slots = self.keyed.enter(batch.keys)
+        calls: list[Method] = [getattr(self.function, name) for name in self._methods]
         for start in range(0, len(batch), ROWS_AT_A_TIME):
-            part = batch.batch.slice(start, start + ROWS_AT_A_TIME)
-            rows = map(slots.__getitem__, batch.codes[start : start + ROWS_AT_A_TIME].tolist())
-            if part.ticks is not None:
-                self._run_in_order(rows, part, part.ticks, slots, batch.keys)
-            elif part.timestamps is None and self.errors == "fail":
-                self._run_plain(rows, part.values())
-            else:
-                self._run(rows, part)
+            stop = start + ROWS_AT_A_TIME
+            mine = [calls[port]] if ports is None else [calls[number] for number in ports[start:stop].tolist()]
+            rows = map(slots.__getitem__, batch.codes[start:stop].tolist())
+            self._run(mine, rows, batch.batch.slice(start, stop), slots, batch.keys)
             self.outputs.emit_sides(self.ctx.take_side())
 
-    def _run_plain(self, rows: map[Slot], values: list[Any]) -> None:
-        """The hot loop: no timestamps, and the first error ends the epoch."""
-        keyed, sole, ctx, process = self.keyed, self.keyed.sole, self.ctx, self.function.process
-        ctx.timestamp_ms = NO_TIMESTAMP
-        keyed.times.record_time = None
-        out: list[Any] = []
-        extend = out.extend
-        usual: type | None = None
-        record = None
-        try:
-            for slot, record in zip(rows, values, strict=True):
-                keyed.slot = slot
-                ctx.key = slot.key
-                if sole is not None:
-                    sole.slot = slot
-                    sole.value = slot.cells[0]
-                result = process(record, ctx)
-                if result is not None:
-                    if type(result) is not usual:
-                        result = as_records(result, self.step, self.function, "process")
-                        usual = type(result)
-                    extend(result)
-        except Exception as error:
-            raise self._error(error, record) from error
-        self.outputs.emit(Records(out))
-
-    def _run(self, rows: map[Slot], batch: Batch) -> None:
-        keyed, sole, ctx, process, times = self.keyed, self.keyed.sole, self.ctx, self.function.process, self.keyed.times
-        stamps = batch.timestamps
-        out: list[Any] = []
-        extend = out.extend
-        usual: type | None = None
-        ends: list[int] = []
-        todo = zip(rows, batch.values(), [NO_TIMESTAMP] * len(batch) if stamps is None else stamps.tolist(), strict=True)
-        record, time = None, NO_TIMESTAMP
-        tolerant, mark = self.errors != "fail", ctx.side_mark()
-        while True:
-            try:
-                for slot, record, time in todo:
-                    if tolerant:
-                        mark = ctx.side_mark()
-                    keyed.slot = slot
-                    ctx.key = slot.key
-                    if sole is not None:
-                        sole.slot = slot
-                        sole.value = slot.cells[0]
-                    ctx.timestamp_ms = time
-                    times.record_time = None if time == NO_TIMESTAMP else time
-                    result = process(record, ctx)
-                    if result is not None:
-                        if type(result) is not usual:
-                            result = as_records(result, self.step, self.function, "process")
-                            usual = type(result)
-                        extend(result)
-                    ends.append(len(out))
-                break
-            except Exception as error:
-                if self.errors == "fail":
-                    raise self._error(error, record) from error
-                del out[ends[-1] if ends else 0 :]
-                ends.append(len(out))
-                ctx.side_back_to(mark)
-                self.set_aside(error, self.function, record, time)
-        self.outputs.emit(Records(out, *repeated(batch, ends)))
-
-    def _run_in_order(self, rows: map[Slot], batch: Batch, ticks: Timestamps, slots: list[Slot], keys: list[bytes]) -> None:
-        """As `_run`, while time moves on from record to record. What timers emit is put among what records do."""
-        keyed, sole, ctx, process, times = self.keyed, self.keyed.sole, self.ctx, self.function.process, self.keyed.times
+    def _run(self, calls: list[Method], rows: Iterator[Slot], batch: Batch, slots: list[Slot], keys: list[bytes]) -> None:
+        """The hot loop. With ticks time moves on from record to record: what timers emit is put among what records do. `calls`:
+        what is called for each record, or for all of them."""
+        keyed, sole, ctx, times = self.keyed, self.keyed.sole, self.ctx, self.keyed.times
         timers, waiting, committed = keyed.event_timers, keyed.event_timers.waiting, keyed.event_timers.next_committed
-        stamps, expires = batch.timestamps, self._expires
         out: list[Any] = []
         extend = out.extend
         usual: type | None = None
         ends: list[int] = []
         fired = _Fired()
-        moments = [NO_TIMESTAMP] * len(batch) if stamps is None else stamps.tolist()
-        todo = zip(rows, batch.values(), moments, ticks.tolist(), strict=True)
-        record, time, kept = None, NO_TIMESTAMP, 0
-        now, ctx._tick = self.watermark, None
-        tolerant, mark = self.errors != "fail", ctx.side_mark()
+        now, expires, several, tolerant = self.watermark, self._expires, len(calls) > 1, self.errors != "fail"
+        timed = tolerant or batch.timestamps is not None or batch.ticks is not None
+        moments = repeat(NO_TIMESTAMP) if batch.timestamps is None else batch.timestamps.tolist()
+        ticks = repeat(now) if batch.ticks is None else batch.ticks.tolist()
+        todo = zip(rows, batch.values(), moments, ticks, strict=False)
+        process, record, time, kept, mark = calls[0], None, NO_TIMESTAMP, 0, ctx.side_mark()
+        ctx.timestamp_ms, ctx._tick, times.record_time = NO_TIMESTAMP, None, None
         while True:
             try:
                 for slot, record, time, tick in todo:
-                    if tick > now:
-                        if tick >= committed or (waiting and waiting[0][0] <= tick):
-                            times.watermark = now
-                            self._fire_between(timers.due(tick), now, len(ends), out, fired)
-                            if keyed.slots.get(slot.encoded) is not slot:  # what was known has been moved out of memory
-                                slots[:] = keyed.enter(keys)
-                                slot = keyed.slots[slot.encoded]
-                            ctx._tick, committed = None, timers.next_committed
-                        now = ctx.current_watermark = tick
+                    if timed:
+                        if tick is not now and tick > now:
+                            if tick >= committed or (waiting and waiting[0][0] <= tick):
+                                times.watermark = now
+                                self._fire_between(timers.due(tick), now, len(ends), out, fired)
+                                if keyed.slots.get(slot.encoded) is not slot:  # what was known has been moved out of memory
+                                    slots[:] = keyed.enter(keys)
+                                    slot = keyed.slots[slot.encoded]
+                                ctx._tick, committed = None, timers.next_committed
+                            now = ctx.current_watermark = tick
+                            if expires:
+                                times.watermark = tick
+                        if tolerant:
+                            kept, mark = len(out), ctx.side_mark()
                         if expires:
-                            times.watermark = tick
-                    if tolerant:
-                        kept, mark = len(out), ctx.side_mark()
+                            times.record_time = None if time == NO_TIMESTAMP else time
+                        if several:
+                            process = calls[len(ends)]
+                        ctx.timestamp_ms = time
                     keyed.slot = slot
                     ctx.key = slot.key
                     if sole is not None:
                         sole.slot = slot
                         sole.value = slot.cells[0]
-                    ctx.timestamp_ms = time
-                    times.record_time = None if time == NO_TIMESTAMP else time
                     result = process(record, ctx)
                     if result is not None:
                         if type(result) is not usual:
-                            result = as_records(result, self.step, self.function, "process")
+                            result = as_records(result, self.step, self.function, self._name_of(process))
                             usual = type(result)
                         extend(result)
-                    ends.append(len(out))
+                    if timed:
+                        ends.append(len(out))
                 break
             except Exception as error:
                 if isinstance(error, PenstockError) and fired.failed:
@@ -246,10 +208,14 @@ class KeyedProcessOperator(Operator):
                 ends.append(len(out))
                 ctx.side_back_to(mark)
                 self.set_aside(error, self.function, record, time)
-        self.watermark = times.watermark = now
-        if keyed.ttl_timers[0].has_due(now):
-            keyed.purge_expired()
-        self.outputs.emit(fired.among(out, ends, stamps, ticks))
+        if batch.ticks is not None:
+            self.watermark = times.watermark = now
+            if keyed.ttl_timers[0].has_due(now):
+                keyed.purge_expired()
+        self.outputs.emit(fired.among(out, ends, batch) if timed else Records(out))
+
+    def _name_of(self, process: Method) -> str:
+        return next(name for name in self._methods if getattr(self.function, name) == process)
 
     def _fire_between(self, due: Iterator[Timer], now: Milliseconds, row: int, out: list[Any], fired: _Fired) -> None:
         """Fire timers before a row."""
@@ -368,14 +334,13 @@ class _Fired:
         self.failed = False
         """A timer is being fired: an error is of its function."""
 
-    def among(self, out: list[Any], ends: list[int], times: Timestamps | None, ticks: Timestamps) -> Records:
+    def among(self, out: list[Any], ends: list[int], batch: Batch) -> Records:
         """All that was emitted, with its timestamps and ticks."""
-        counts = np.asarray(ends, dtype=np.int64)
-        if self.rows:
-            counts = np.insert(counts, self.rows, self.ends)
-            ticks = np.insert(ticks, self.rows, self.ticks)
-            if times is None:
-                times = np.full(len(ends), NO_TIMESTAMP, dtype=np.int64)
-            times = np.insert(times, self.rows, self.times)
-        counts[1:] -= counts[:-1].copy()
-        return Records(out, None if times is None else np.repeat(times, counts), np.repeat(ticks, counts))
+        times, ticks = batch.timestamps, batch.ticks
+        if not self.rows or ticks is None:
+            return Records(out, *repeated(times, ticks, ends))
+        ticks = np.insert(ticks, self.rows, self.ticks)
+        if times is None:
+            times = np.full(len(ends), NO_TIMESTAMP, dtype=np.int64)
+        times = np.insert(times, self.rows, self.times)
+        return Records(out, *repeated(times, ticks, np.insert(np.asarray(ends, dtype=np.int64), self.rows, self.ends)))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from penstock.contexts import Sides
 from penstock.diagnosis.tracebacks import innermost
@@ -15,11 +17,15 @@ from penstock.functions import function_location
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
 from penstock.plan.definition import ErrorPolicy
 from penstock.records import NO_TIMESTAMP, Batch, Records
+from penstock.runtime.ordering import sliced
 from penstock.timing.valve import Valve
 
 if TYPE_CHECKING:
     from penstock.runtime.frames import Payload
     from penstock.runtime.services import Services
+
+Ports = npt.NDArray[np.intp]
+"""By record, the number of the input that it came in at."""
 
 DEAD_LETTERS = "dead-letters"
 """The side output that gets the records a step with `errors="dead_letter"` could not process."""
@@ -84,7 +90,7 @@ class Outputs:
 
 
 class Operator:
-    """Logic of one step in one task. `inputs` above one: see `Port`."""
+    """Logic of one step in one task. `inputs` above one: see `penstock.runtime.ports`."""
 
     def __init__(self, step: StepId, services: Services, inputs: int = 1) -> None:
         self.step = step
@@ -108,6 +114,14 @@ class Operator:
     def on_input(self, port: int, batch: Any) -> None:
         """A batch of one of several inputs."""
         self.on_batch(batch)
+
+    def on_merged(self, batches: dict[int, Any], ports: Ports) -> None:
+        """Batches of several inputs, to be taken in turn: `ports` says of each record where it is from. By default run by run."""
+        taken = dict.fromkeys(batches, 0)
+        for start, stop in pairwise([0, *(np.flatnonzero(np.diff(ports)) + 1).tolist(), len(ports)]):
+            port = int(ports[start])
+            begin, taken[port] = taken[port], taken[port] + stop - start
+            self.on_input(port, sliced(batches[port], begin, taken[port]))
 
     def on_watermark(self, watermark: Milliseconds | None) -> None:
         """Single input: take it as it is, as long as it does not go back.
@@ -174,26 +188,6 @@ class Operator:
             + f"record: {record!r:.500}",
             hint='mend the function or the input; errors="skip" or errors="dead_letter" on the step let the others pass',
         )
-
-
-class Port:
-    """One of several inputs of an operator."""
-
-    __slots__ = ("_index", "_operator")
-
-    def __init__(self, operator: Operator, index: int) -> None:
-        self._operator = operator
-        self._index = index
-
-    def on_batch(self, batch: Payload) -> None:
-        self._operator.on_input(self._index, batch)
-
-    def on_watermark(self, watermark: Milliseconds | None) -> None:
-        operator = self._operator
-        if operator.valve.take(self._index, watermark):
-            operator.on_watermark(operator.valve.watermark)
-        elif operator.valve.idle:
-            operator.on_watermark(None)
 
 
 def method_of(function: Any, name: str) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from penstock.errors import PenstockError, SourceError, UserCodeError
 from penstock.functions import Call, CallsFunctions, function_location
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
 from penstock.jobs.source_order import SourceOrder
-from penstock.plan.definition import Definition
+from penstock.plan.definition import Definition, Takes
 from penstock.plan.schema import Schema
 from penstock.records import NO_TIMESTAMP, Batch, Timestamps
 from penstock.runtime.messages import Reached
@@ -48,6 +48,9 @@ class SourceStep(Definition):
 
     def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
         return self.source.known_columns() if isinstance(self.source, KnowsColumns) else None
+
+    def takes(self, given: int) -> tuple[Takes, ...]:
+        return ()
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return SourceOperator(step, services, self.source, self.watermarks)

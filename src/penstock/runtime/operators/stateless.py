@@ -157,7 +157,7 @@ class FlatMapOperator(PerRecord):
                 del out[ends[-1] if ends else 0 :]
                 ends.append(len(out))
                 self.rejected(error, record, NO_TIMESTAMP if batch.timestamps is None else int(batch.timestamps[row]))
-        self.outputs.emit(Records(out, *repeated(batch, ends)))
+        self.outputs.emit(Records(out, *repeated(batch.timestamps, batch.ticks, ends)))
 
 
 class ProcessOperator(PerRecord):
@@ -198,14 +198,15 @@ class ProcessOperator(PerRecord):
                 ctx.side_back_to(mark)
                 self.rejected(error, record, time)
         self.outputs.emit_sides(ctx.take_side())
-        self.outputs.emit(Records(out, *repeated(batch, ends)))
+        self.outputs.emit(Records(out, *repeated(batch.timestamps, batch.ticks, ends)))
 
 
-def repeated(batch: Batch, ends: list[int]) -> tuple[Timestamps | None, Timestamps | None]:
+def repeated(
+    times: Timestamps | None, ticks: Timestamps | None, ends: list[int] | Timestamps
+) -> tuple[Timestamps | None, Timestamps | None]:
     """Timestamps and ticks of outputs, where the outputs of row i end at `ends[i]`."""
-    times, ticks = batch.timestamps, batch.ticks
     if times is None and ticks is None:
         return None, None
-    counts = np.asarray(ends, dtype=np.int64)
+    counts = np.array(ends, dtype=np.int64)
     counts[1:] -= counts[:-1].copy()
     return None if times is None else np.repeat(times, counts), None if ticks is None else np.repeat(ticks, counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.ids import StepId
-from penstock.plan.definition import Definition
+from penstock.plan.definition import ANYTHING, Definition, Takes
 from penstock.plan.schema import Schema, common_schema
 from penstock.records import Batch
 from penstock.runtime.operators.operator import Operator
@@ -19,6 +19,9 @@ class Union(Definition):
     @property
     def kind(self) -> str:
         return "union"
+
+    def takes(self, given: int) -> tuple[Takes, ...]:
+        return (ANYTHING,) * max(1, given)
 
     def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
         return common_schema(inputs)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.ids import Milliseconds, StepId
-from penstock.plan.definition import Definition, StateDeclaration
+from penstock.plan.definition import Definition, StateDeclaration, Takes
 from penstock.records import Columns
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.operator import Operator
@@ -45,6 +45,9 @@ class MergeStep(Definition):
 
     def function(self) -> Any:
         return self.window.function()
+
+    def takes(self, given: int) -> tuple[Takes, ...]:
+        return self.window.takes(given) * 2
 
     def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
         return (

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.ids import Milliseconds, StepId
-from penstock.plan.definition import Definition, StateDeclaration
+from penstock.plan.definition import Definition, StateDeclaration, Takes
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.keyed import KeyedProcessOperator
@@ -58,6 +58,9 @@ class Traced(Definition):
 
     def function(self) -> Any:
         return self.inner.function()
+
+    def takes(self, given: int) -> tuple[Takes, ...]:
+        return self.inner.takes(given)
 
     def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
         return self.inner.states(step)
