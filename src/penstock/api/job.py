@@ -10,10 +10,11 @@ from penstock.compile.programs import Planned
 from penstock.ids import Epoch
 from penstock.jobs.lineage import Lineage, read_lineage
 from penstock.jobs.liveness import ask_driver, is_driven, stop_driver
+from penstock.jobs.terms import job_in
 from penstock.snapshots.replay.replay import LIMIT, replay
 from penstock.snapshots.replay.result import NO_KEY, Replay
 from penstock.snapshots.savepoint.format import SavepointInfo
-from penstock.snapshots.savepoint.savepoint import Told, job_in, make_savepoint
+from penstock.snapshots.savepoint.savepoint import Told, make_savepoint
 from penstock.snapshots.savepoint.target_folder import check_free
 from penstock.snapshots.view.retained import KeptEpoch, list_epochs
 from penstock.storage import open_storage

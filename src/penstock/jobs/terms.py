@@ -111,6 +111,15 @@ def read_job(storage: Storage) -> JobInfo:
     return info
 
 
+def job_in(storage: Storage) -> JobInfo:
+    """The job in a storage; an error that says so if there is none."""
+    try:
+        return read_job(storage)
+    except NotFoundError as error:
+        hint = "give the storage that the job was run with; `penstock jobs ROOT` lists those below a folder"
+        raise ConfigError(f"{storage.uri} holds no job", hint=hint) from error
+
+
 def read_term(storage: Storage, term: Term) -> TermInfo | None:
     """Who took a term; None if that cannot be read."""
     try:

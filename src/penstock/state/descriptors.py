@@ -17,6 +17,7 @@ from penstock.errors import ConfigError, PlanError, StateError
 from penstock.functions import AggregateFunction, Call, aggregate_calls, call_of
 from penstock.ids import Milliseconds
 from penstock.state.encoding.aliases import Aliases
+from penstock.state.encoding.keys import KeyCodec, key_codec
 from penstock.timing.durations import to_ms
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class Ttl:
 
     def __post_init__(self) -> None:
         if to_ms(self.after, what="the ttl of a state") == 0:
-            raise ConfigError("the ttl of a state is zero", hint="leave ttl= out to keep the state for ever")
+            raise ConfigError("the ttl of a state is zero", hint="omit ttl= to keep the state forever")
 
     @property
     def ms(self) -> Milliseconds:
@@ -77,6 +78,11 @@ class State:
         self.previous_names = names_of(known.get("previous_names", ()))
         if self.migrate is not None and not callable(self.migrate):
             raise PlanError(f"migrate={self.migrate!r}: this is not a function", hint="give a function of the stored value")
+
+    @property
+    def sub_keys(self) -> KeyCodec | None:
+        """What encodes the keys of a value that has some, such as a map."""
+        return None
 
     def clear(self) -> None:
         raise _unbound()
@@ -168,6 +174,10 @@ class MapState(State, Generic[K, T]):
     ) -> None:
         super().__init__(value_type, ttl, codec, evolving)
         self.key_type = key_type
+
+    @property
+    def sub_keys(self) -> KeyCodec:
+        return key_codec(self.key_type)
 
     def get(self, key: K, default: T | None = None) -> T | None:
         raise _unbound()

@@ -112,7 +112,7 @@ def test_the_same_snapshot_is_started_from_once(whole: Path, tmp_path: Path, cap
     program(tmp_path).execute(listener=stop_after(3), **start)
     caplog.set_level("INFO", "penstock")
     assert program(tmp_path).execute(**start).finished
-    assert "goes on from its newest epoch, 4, not from" in caplog.text
+    assert "resumes from its newest epoch, 4, not from" in caplog.text
     assert rows(tmp_path).total() == COUNT - read_by(whole, 6)
     once_more = program(tmp_path).execute(restore_again=True, **start)
     assert once_more.records_in == COUNT - read_by(whole, 6)

@@ -110,10 +110,10 @@ def test_run_says_what_it_starts_from(tmp_path: Path) -> None:
     told = run("second", "--from", f"{tmp_path / 'first'}@3", "--parallelism", "3")
     assert "numbers: starts from file://" in told
     assert "files, at most 14 entries: sums." in told
-    assert "source numbers: goes on from {'next': 40" in told
+    assert "source numbers: resumes from {'next': 40" in told
     assert "of state" in told
     again = run("second", "--from", f"{tmp_path / 'first'}@3")
-    assert "goes on from its newest epoch" in again
+    assert "resumes from its newest epoch" in again
     assert "--again starts from there once more" in again
     assert "records in, out" in run("second", "--from", f"{tmp_path / 'first'}@3", "--again")
     refused = CliRunner().invoke(

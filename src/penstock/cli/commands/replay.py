@@ -14,8 +14,9 @@ from penstock.cli.screen.problems import clean_errors, errors
 from penstock.cli.screen.replay_view import show_list, show_replay
 from penstock.cli.screen.tables import console_for
 from penstock.errors import ConfigError
+from penstock.jobs.terms import job_in
 from penstock.snapshots import Replay, replay, replayable
-from penstock.snapshots.replay.selection import parse_target, read_job
+from penstock.snapshots.replay.selection import parse_target
 from penstock.snapshots.replay.watching.debugger import Debugger, Quit
 from penstock.storage import open_storage
 
@@ -67,7 +68,7 @@ def replay_command(
         job, epoch = parse_target(target)
         if epoch is None:
             storage = open_storage(job)
-            show_list(read_job(storage).name, replayable(storage), as_json=as_json)
+            show_list(job_in(storage).name, replayable(storage), as_json=as_json)
             return
         if debug and as_json:
             raise ConfigError("--pdb and --json do not go together", hint="leave one of them out")

@@ -17,7 +17,7 @@ from penstock.epochs.planning.report_merge import metrics_of
 from penstock.errors import ConfigError, StorageError
 from penstock.ids import Epoch, Milliseconds, StepId
 from penstock.jobs.pins import kept_epochs, pin
-from penstock.jobs.terms import JobInfo
+from penstock.jobs.terms import JobInfo, job_in
 from penstock.plan.nodes import Graph
 from penstock.snapshots.replay.entries import StateForms
 from penstock.snapshots.replay.recording import Recording
@@ -32,7 +32,7 @@ from penstock.snapshots.replay.rerun import (
     watched,
 )
 from penstock.snapshots.replay.result import NO_KEY, Replay, StepReplay, Verdict
-from penstock.snapshots.replay.selection import NEXT, Choice, Wanted, choose, parse_target, read_job
+from penstock.snapshots.replay.selection import NEXT, Choice, Wanted, choose, parse_target
 from penstock.snapshots.replay.shadow import ShadowStorage
 from penstock.snapshots.replay.verifying import verify
 from penstock.snapshots.replay.watching.debugger import Debugger
@@ -43,7 +43,7 @@ from penstock.state.encoding.keys import key_codec
 from penstock.storage import Storage, open_storage
 
 LIMIT = 1_000
-"""So many events and changes of each step are kept, unless told otherwise."""
+"""How many events and changes of each step are kept by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ def replay(
         debugger=debugger,
     )
     storage = open_storage(target)
-    info = read_job(storage)
+    info = job_in(storage)
     choice = choose(storage, wanted)
     program = find_program(storage, choice.program)
     with ExitStack() as held:

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 import msgspec
 
 from penstock.compile.renames import as_called_now, by_new_name, former_names
-from penstock.errors import ConfigError, CorruptFileError, NotFoundError
+from penstock.errors import ConfigError, CorruptFileError
 from penstock.ids import Epoch
-from penstock.jobs import terms
 from penstock.jobs.manifest import EpochInput, Manifest, load_manifest
 from penstock.jobs.pins import kept_epochs
-from penstock.jobs.terms import JobInfo
 from penstock.plan.nodes import Graph
 from penstock.storage import Storage
 
@@ -79,17 +77,6 @@ def parse_target(text: str) -> tuple[str, Wanted | None]:
     if match is None:
         return text, None
     return match[1], int(match[2]) if match[2].isdigit() else match[2]
-
-
-def read_job(storage: Storage) -> JobInfo:
-    """What the job is."""
-    try:
-        return terms.read_job(storage)
-    except NotFoundError as error:
-        raise ConfigError(
-            f"{storage.uri} holds no job",
-            hint="give the storage that the job was run with; `penstock jobs ROOT` lists those below a folder",
-        ) from error
 
 
 def inputs_of(manifest: Manifest) -> tuple[EpochInput, ...]:

@@ -103,7 +103,7 @@ def preflight(graph: Graph, config: JobConfig, manifest: Manifest, source: str, 
     ]
     lost = [f"{one.step}.{one.name}" for one in judged if one.verdict == "dropped" and not one.timers]
     if lost and not config.allow_dropped_state:
-        problems.append(f"nobody claims {', '.join(lost)} (give the steps their names back, or use --allow-dropped-state)")
+        problems.append(f"no step claims {', '.join(lost)} (give the steps their former names, or use --allow-dropped-state)")
     if manifest.drained is not None:
         problems.append(f"the job was drained by epoch {manifest.epoch} (check against epoch {manifest.drained}, before it)")
     if config.max_parallelism not in (None, manifest.state.max_parallelism):
@@ -142,7 +142,7 @@ def _sources(graph: Graph, manifest: Manifest) -> list[SourceJudgement]:
         if isinstance(node.definition, SourceStep):
             if node.step in kept:
                 called = f" (it was called {former[node.step]!r})" if node.step in former else ""
-                found.append(SourceJudgement(node.step, "kept", f"goes on from {shown(kept[node.step])}{called}"))
+                found.append(SourceJudgement(node.step, "kept", f"resumes from {shown(kept[node.step])}{called}"))
             else:
                 found.append(SourceJudgement(node.step, "added", "starts as configured"))
     for step, state in kept.items():

@@ -27,7 +27,7 @@ def parse_reference(text: str) -> Reference:
     Reference(kind='epoch', place='jobs/rooms', epoch=57)
     """
     if not text.strip():
-        raise ConfigError("what to start from is empty", hint="give a savepoint's folder, JOB@EPOCH, or latest")
+        raise ConfigError("the snapshot to start from has no name", hint="give a savepoint's folder, JOB@EPOCH, or latest")
     if text == "latest":
         return Reference("latest")
     match = _JOB_EPOCH.fullmatch(text)

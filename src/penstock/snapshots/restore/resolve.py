@@ -21,7 +21,7 @@ from penstock.storage import Storage, open_storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class StartingPoint:
     """Something to start from: `manifest` says what it holds, `storage` has its files.
 
     `home`: the storage of the job that it is of. `moving`: it was asked for as the newest epoch of a job, which is another one
@@ -36,7 +36,7 @@ class Snapshot:
     moving: bool = False
 
 
-def find_snapshot(reference: Reference, text: str, config: JobConfig, storage: Storage, held: ExitStack) -> Snapshot:
+def find_starting_point(reference: Reference, text: str, config: JobConfig, storage: Storage, held: ExitStack) -> StartingPoint:
     """The snapshot behind a reference. An epoch of a job is pinned for as long as `held` is open."""
     if reference.kind == "savepoint":
         return _savepoint(open_storage(reference.place))
@@ -53,7 +53,7 @@ def find_snapshot(reference: Reference, text: str, config: JobConfig, storage: S
         )
     job = read_job(place)
     manifest = held.enter_context(pin(place, reference.epoch, f"start of job {config.name} in {storage.uri}"))
-    return Snapshot(
+    return StartingPoint(
         storage=place,
         manifest=manifest,
         source=f"{place.uri}@{manifest.epoch}",
@@ -63,13 +63,15 @@ def find_snapshot(reference: Reference, text: str, config: JobConfig, storage: S
     )
 
 
-def _savepoint(place: Storage) -> Snapshot:
+def _savepoint(place: Storage) -> StartingPoint:
     info = read_info(place)
     for state in info.states:
         for file in state.files:
             if not file.rows:  # nothing of it is copied, so it is not read later: that it says nothing must be true
                 verify_file(place, _reference(file, state.number, info.max_parallelism))
-    return Snapshot(storage=place, manifest=as_manifest(info), source=place.uri, identity=info.identity, home=info.job.storage)
+    return StartingPoint(
+        storage=place, manifest=as_manifest(info), source=place.uri, identity=info.identity, home=info.job.storage
+    )
 
 
 def _reference(file: StateFile, state: int, groups: int) -> FileRef:
@@ -110,7 +112,7 @@ def as_manifest(info: SavepointInfo) -> Manifest:
     )
 
 
-def import_name(snapshot: Snapshot) -> str:
+def import_name(snapshot: StartingPoint) -> str:
     """For the folder of its copies."""
     job, _, epoch = snapshot.identity.partition("@")
     return f"{job[:12]}-{Epoch(int(epoch))}" if epoch else job[:12]

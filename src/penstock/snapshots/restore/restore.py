@@ -3,7 +3,7 @@
     find the snapshot → decide → claim states and sources → (the driver takes its term) → copy the files → take-over epoch
 
 Laws:
-- A job starts from a snapshot once. Started again with the same one, it goes on from its own newest epoch, until told `again`.
+- A job starts from a snapshot once. Started again with the same one, it resumes from its own newest epoch, until told `again`.
 - A snapshot of another job does not replace what a job has done by itself, until told `again`.
 - What can be refused is refused before anything is copied; nothing is visible before the take-over epoch.
 - Files of a snapshot elsewhere are copied: the job depends on nothing outside of its storage.
@@ -34,7 +34,7 @@ from penstock.jobs.terms import find_head, read_job
 from penstock.plan.nodes import Graph
 from penstock.snapshots.restore.imports import bring_files
 from penstock.snapshots.restore.reference import parse_reference
-from penstock.snapshots.restore.resolve import Snapshot, find_snapshot, import_name
+from penstock.snapshots.restore.resolve import StartingPoint, find_starting_point, import_name
 from penstock.snapshots.restore.summary import summary_of
 from penstock.state.key_groups import check_parallelism
 from penstock.storage import Storage, open_named
@@ -44,7 +44,7 @@ log = logging.getLogger("penstock")
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """The job goes on from its own newest epoch: that was asked for, or there is another reason."""
+    """The job resumes from its own newest epoch: that was asked for, or there is another reason."""
 
     because: str = ""
 
@@ -56,7 +56,7 @@ class Begin:
     leaves: Epoch | None = None
 
 
-def decide(snapshot: Snapshot, job: JobId | None, head: Manifest | None, *, own: bool, again: bool) -> GoOn | Begin:
+def decide(snapshot: StartingPoint, job: JobId | None, head: Manifest | None, *, own: bool, again: bool) -> GoOn | Begin:
     """Whether to start from a snapshot, given the job's uuid and newest epoch. `own`: it is an epoch of this storage. Pure."""
     if head is None:
         return Begin()
@@ -70,12 +70,12 @@ def decide(snapshot: Snapshot, job: JobId | None, head: Manifest | None, *, own:
         raise ConfigError(
             f"{snapshot.source} is of another job, and this one has come to epoch {head.epoch} by itself",
             detail=f"the storage is that of job {job}{came}",
-            hint="give the new job a storage of its own; or start with --again, to let go of what this one has",
+            hint="give the new job a storage of its own; or start with --again, to discard what this one has",
         )
     return Begin(head.epoch)
 
 
-def _same(snapshot: Snapshot, last: Restored) -> bool:
+def _same(snapshot: StartingPoint, last: Restored) -> bool:
     if snapshot.moving:
         return last.identity.rpartition("@")[0] == snapshot.manifest.job
     return last.identity == snapshot.identity
@@ -83,7 +83,7 @@ def _same(snapshot: Snapshot, last: Restored) -> bool:
 
 @contextmanager
 def starting_from(graph: Graph, config: JobConfig, storage: Storage, listeners: Sequence[object] = ()) -> Iterator[Start | None]:
-    """What `config.restore_from` comes to; None: the job goes on from its own newest epoch."""
+    """What `config.restore_from` comes to; None: the job resumes from its own newest epoch."""
     if config.restore_from is None:
         yield None
         return
@@ -103,18 +103,18 @@ def _resolve(
         if head is None:
             raise ConfigError(
                 f"there is no epoch to go on from in {storage.uri}",
-                hint="leave --from out to start a new job, or give a savepoint or JOB@EPOCH",
+                hint="omit --from to start a new job, or give a savepoint or JOB@EPOCH",
             )
-        _tell(listeners, [f"goes on from its newest epoch, {head.epoch}"])
+        _tell(listeners, [f"resumes from its newest epoch, {head.epoch}"])
         return None
-    snapshot = find_snapshot(reference, text, config, storage, held)
+    snapshot = find_starting_point(reference, text, config, storage, held)
     own = snapshot.storage.uri == storage.uri
     decision = decide(snapshot, job, head, own=own, again=config.restore_again)
     if isinstance(decision, GoOn):
         held.close()
         assert head is not None
         instead = f", not from {snapshot.source}: {decision.because}" if decision.because else ""
-        _tell(listeners, [f"goes on from its newest epoch, {head.epoch}{instead}"])
+        _tell(listeners, [f"resumes from its newest epoch, {head.epoch}{instead}"])
         return None
     if snapshot.manifest.drained is not None:
         raise drained(snapshot.source, snapshot.manifest.epoch, snapshot.manifest.drained, _before_drain(snapshot))
@@ -128,7 +128,7 @@ def _resolve(
     return Start(before=manifest, restored=restored, release=_releasing(held, storage, snapshot), **bring)
 
 
-def _before_drain(snapshot: Snapshot) -> str:
+def _before_drain(snapshot: StartingPoint) -> str:
     """Where the epoch before a drain is kept; empty if it is not."""
     before = snapshot.manifest.drained
     try:
@@ -138,7 +138,7 @@ def _before_drain(snapshot: Snapshot) -> str:
         return ""
 
 
-def check(graph: Graph, config: JobConfig, snapshot: Snapshot, *, foreign: bool) -> SourceClaims:
+def check(graph: Graph, config: JobConfig, snapshot: StartingPoint, *, foreign: bool) -> SourceClaims:
     """Refuse, by name, what the program cannot go on from. Pure."""
     before = snapshot.manifest.state
     most = before.max_parallelism
@@ -156,7 +156,9 @@ def check(graph: Graph, config: JobConfig, snapshot: Snapshot, *, foreign: bool)
     return claimed.sources
 
 
-def _bringing(snapshot: Snapshot, storage: Storage, listeners: list[StartListener]) -> Callable[[StateLayout, Term], StateLayout]:
+def _bringing(
+    snapshot: StartingPoint, storage: Storage, listeners: list[StartListener]
+) -> Callable[[StateLayout, Term], StateLayout]:
     def copied(done: int, total: int) -> None:
         for listener in listeners:
             listener.copied(done, total)
@@ -167,7 +169,7 @@ def _bringing(snapshot: Snapshot, storage: Storage, listeners: list[StartListene
     return bring
 
 
-def _releasing(held: ExitStack, storage: Storage, snapshot: Snapshot) -> Callable[[], None]:
+def _releasing(held: ExitStack, storage: Storage, snapshot: StartingPoint) -> Callable[[], None]:
     """The take-over epoch is committed: let go of the snapshot, and note where the job comes from."""
 
     def release() -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from penstock.compile.source_claims import SourceClaims, shown
 from penstock.ids import Epoch
 from penstock.jobs.manifest import Manifest
+from penstock.state.entries.kinds import is_internal
 from penstock.state.key_groups import NEW_JOBS
 
 
@@ -32,15 +33,15 @@ def _states(manifest: Manifest) -> list[str]:
         return [
             f"state {info.step}.{info.name}: {entries[number]:,} entries"
             for number, info in sorted(known.items())
-            if entries[number] or info.kind != "timers"
+            if entries[number] or not is_internal(info.kind)
         ]
-    names = ", ".join(sorted(f"{info.step}.{info.name}" for info in known.values() if info.kind != "timers"))
+    names = ", ".join(sorted(f"{info.step}.{info.name}" for info in known.values() if not is_internal(info.kind)))
     return [f"state in {len(refs)} files, at most {sum(ref.entries for ref in refs):,} entries: {names}"]
 
 
 def _sources(manifest: Manifest, claims: SourceClaims) -> list[str]:
     return [
-        *(f"source {step}: goes on from {shown(state)}" for step, state in claims.kept.items()),
+        *(f"source {step}: resumes from {shown(state)}" for step, state in claims.kept.items()),
         *(f"source {step}: new, starts as configured" for step in claims.added),
         *(f"source {step}: gone, its position {shown(manifest.sources[step])} is dropped" for step in claims.removed),
     ]

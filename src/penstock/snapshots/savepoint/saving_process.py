@@ -1,7 +1,7 @@
 """Parts of a savepoint in processes of their own: beside a running job with low priority, otherwise one for each core.
 
-It talks msgpack over its standard streams: a task in; progress, and at last the states or an error, out. When the stream it is
-talked to on ends, its maker has died, and it goes as well.
+It talks msgpack over its standard streams: a task in; progress, and finally the states or an error, out. It exits when stdin
+closes: the parent died.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 from penstock.errors import StateError
 from penstock.snapshots.savepoint.format import SavedState
-from penstock.snapshots.savepoint.saving import Part, Told, write_part
+from penstock.snapshots.savepoint.saving import OnProgress, Part, write_part
 from penstock.snapshots.savepoint.throttle import Throttle, lower_priority
 from penstock.storage import Storage, open_storage
 
@@ -29,7 +29,7 @@ _MAIN = "import sys; from penstock.snapshots.savepoint.saving_process import ser
 
 
 class PartTask(msgspec.Struct, frozen=True):
-    """A part, where it is and where it shall go. `nice`: others need the processors more."""
+    """A part, where its state is and where to write it. `nice`: run with low priority."""
 
     storage: str
     place: str
@@ -46,7 +46,7 @@ class Said(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def write_parts(storage: Storage, place: Storage, parts: list[Part], told: Told, *, nice: bool) -> list[list[SavedState]]:
+def write_parts(storage: Storage, place: Storage, parts: list[Part], told: OnProgress, *, nice: bool) -> list[list[SavedState]]:
     """Write the parts beside one another, each in a process."""
     processes = [_start(nice=nice) for _ in parts]
     try:
@@ -56,7 +56,7 @@ def write_parts(storage: Storage, place: Storage, parts: list[Part], told: Told,
             try:
                 return [future.result() for future in futures]
             except BaseException:
-                _end(processes)  # the others need not go on, and nobody waits for them
+                _end(processes)  # their results are no longer needed
                 raise
     finally:
         _end(processes)
@@ -77,7 +77,7 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
         process.wait()
 
 
-def _follow(process: subprocess.Popen[bytes], task: PartTask, told: Told) -> list[SavedState]:
+def _follow(process: subprocess.Popen[bytes], task: PartTask, told: OnProgress) -> list[SavedState]:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -103,7 +103,7 @@ def serve(tasks: IO[bytes], answers: IO[bytes]) -> None:
     data = _receive(tasks)
     if data is None:
         return
-    threading.Thread(target=_go_with_maker, args=(tasks,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(tasks,), daemon=True).start()
     task = msgspec.msgpack.decode(data, type=PartTask)
     progress = _Progress(answers, Throttle() if task.nice else None)
     try:
@@ -115,7 +115,7 @@ def serve(tasks: IO[bytes], answers: IO[bytes]) -> None:
     _send(answers, msgspec.msgpack.encode(said))
 
 
-def _go_with_maker(tasks: IO[bytes]) -> None:
+def _exit_with_parent(tasks: IO[bytes]) -> None:
     while os.read(tasks.fileno(), 1):
         pass
     os._exit(1)
