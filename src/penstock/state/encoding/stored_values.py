@@ -31,12 +31,13 @@ def framed(items: Iterable[bytes]) -> bytes:
     >>> unframed(framed([b"a", b""]))
     [b'a', b'']
     """
-    return b"".join([part for item in items for part in (len(item).to_bytes(_LENGTH, "big"), item)])
+    return b"".join([len(item).to_bytes(_LENGTH, "big") + item for item in items])
 
 
-def unframed(data: bytes) -> list[bytes]:
-    """The inverse of `framed`."""
-    items, at, size = [], 0, len(data)
+def unframed(data: bytes, before: list[bytes] | None = None) -> list[bytes]:
+    """The inverse of `framed`; appended to the items before, if there are any."""
+    items: list[bytes] = [] if before is None else before
+    at, size = 0, len(data)
     while at < size:
         start = at + _LENGTH
         at = start + int.from_bytes(data[at:start], "big")

@@ -6,6 +6,7 @@ key, [window_start, window_end], …        see `kinds` for what each kind has b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from penstock.state.entries.kinds import StateKind
 
 WINDOW_SIZE = 16
-"""A start and an end."""
+_KEY_START_END = slice(0, -16), slice(-16, -8), slice(-8, None)
+"""Of a key with its window."""
 
 GroupedEntry = tuple[int, bytes, bytes]
 """(key group, raw key, raw value)"""
@@ -79,9 +81,7 @@ class KeyedColumns(EntryColumns):
         heads, spaces, tails = self._kind.split(raw_keys, self._namespace)
         pieces = [] if heads is None else [heads]
         if self._namespace:
-            half = WINDOW_SIZE // 2
-            pieces += [[space[:-WINDOW_SIZE] for space in spaces], [space[-WINDOW_SIZE:-half] for space in spaces]]
-            pieces.append([space[-half:] for space in spaces])
+            pieces += [[space[part] for space in spaces] for part in _KEY_START_END]
         else:
             pieces.append(spaces)
         if tails is not None:
@@ -101,11 +101,11 @@ class KeyedColumns(EntryColumns):
 
 def _joined(columns: list[Column], parts: list[Any], rows: int) -> list[bytes]:
     """The pieces of all columns, one after another."""
-    joined = [b""] * rows
+    joined: list[bytes] = []
     for column, mine in zip(columns, parts, strict=True):
-        pieces = column.absent(joined) if mine is None else column.pack(mine)
-        joined = [before + piece for before, piece in zip(joined, pieces, strict=True)]
-    return joined
+        pieces = column.absent(joined or [b""] * rows) if mine is None else column.pack(mine)
+        joined = list(map(add, joined, pieces)) if joined else list(pieces)
+    return joined or [b""] * rows
 
 
 def key_column(name: str, schema: Any, naive: bool, *, exact: bool) -> ValueColumn:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
-from itertools import accumulate, chain, islice
+from itertools import islice
+from operator import add
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ import pyarrow as pa
 from penstock.errors import StateError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK
 from penstock.state.encoding.json_values import tagged, untagged
-from penstock.state.encoding.stored_values import STAMP_SIZE, framed, stamp_of, stamped, unframed
+from penstock.state.encoding.stored_values import STAMP_SIZE, framed, stamp_of, unframed
 from penstock.state.tabular.conversions import Conversion
 
 _FIRST_MS = -62_135_596_800_000
@@ -236,15 +237,14 @@ class ItemsColumn(Column):
         self.field = pa.field(name, pa.list_(item))
 
     def read(self, parts: Sequence[bytes]) -> pa.Array:
-        chunks = list(map(unframed, parts))
-        items = list(chain.from_iterable(chunks))
+        items: list[bytes] = []
+        offsets = [0, *(len(unframed(chunk, items)) for chunk in parts)]
         if self._expires is None:
             flat = self._each.read(items)
         else:
             stamps = self._expires.read(self._expires.unpack([item[:STAMP_SIZE] for item in items]))
             values = self._each.read([item[STAMP_SIZE:] for item in items])
             flat = pa.StructArray.from_arrays([stamps, values], fields=list(self.field.type.value_type))
-        offsets = list(accumulate(map(len, chunks), initial=0))
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat, type=self.field.type)
 
     def write(self, array: pa.Array) -> Sequence[bytes]:
@@ -258,11 +258,11 @@ class ItemsColumn(Column):
             return self._each.write(flat)
         if pa.types.is_struct(flat.type) and {field.name for field in flat.type} == {"expires", "value"}:
             named = dict(zip([field.name for field in flat.type], flat.flatten(), strict=True))
-            stamps, values = self._expires.write(named["expires"]), self._each.write(named["value"])
+            stamps, values = self._expires.pack(self._expires.write(named["expires"])), self._each.write(named["value"])
         else:
             values = self._each.write(flat)
-            stamps = [MAX_WATERMARK] * len(values)
-        return list(map(stamped, stamps, values))
+            stamps = self._expires.pack([MAX_WATERMARK] * len(values))
+        return list(map(add, stamps, values))
 
     def part_to_json(self, part: bytes) -> Any:
         return {"$raw": b64encode(part).decode(), "items": [self._shown(item) for item in unframed(part)]}
