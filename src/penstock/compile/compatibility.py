@@ -24,6 +24,7 @@ from penstock.errors import StateError
 from penstock.jobs.manifest import StateInfo, StateLayout
 from penstock.plan.definition import StateDeclaration
 from penstock.plan.nodes import Graph, Node
+from penstock.state.descriptors import sub_keys_of
 from penstock.state.encoding.evolution import carried, compare, needs_trust, worst
 from penstock.state.encoding.keys import key_codec
 from penstock.state.encoding.same_bytes import same, same_keys
@@ -105,7 +106,7 @@ def _names(node: Node, declaration: StateDeclaration) -> Iterator[tuple[str, str
 
 
 def describe_state(declaration: StateDeclaration) -> StateInfo:
-    state = declaration.state
+    state, sub_keys = declaration.state, sub_keys_of(declaration.state)
     return StateInfo(
         step=declaration.step,
         name=declaration.name,
@@ -113,7 +114,7 @@ def describe_state(declaration: StateDeclaration) -> StateInfo:
         schema=None if state is None else state_codec(state).schema,
         key_schema=None if declaration.key_type is None else key_codec(declaration.key_type).schema,
         what=declaration.what,
-        sub_schema=None if state is None or state.sub_keys is None else state.sub_keys.schema,
+        sub_schema=None if sub_keys is None else sub_keys.schema,
         ttl=state is not None and state.ttl is not None,
         namespace=declaration.namespace,
         ttl_time=state.ttl.time if state is not None and state.ttl is not None else "",

@@ -17,6 +17,7 @@ from penstock.runtime.exchange import Channel
 from penstock.runtime.operators.expressions import Filter, Project
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
+from penstock.state.descriptors import sub_keys_of
 from penstock.state.encoding.schemas import schema_text
 from penstock.state.entries.kinds import is_internal
 from penstock.state.key_groups import NEW_JOBS, KeyGroups, default_max_parallelism
@@ -146,12 +147,12 @@ def user_function(function: Any) -> str | None:
 def _state(declaration: StateDeclaration) -> dict[str, Any]:
     state = declaration.state
     assert state is not None
-    ttl = state.ttl
+    ttl, sub_keys = state.ttl, sub_keys_of(state)
     return {
         "name": declaration.name,
         "kind": declaration.kind,
         "schema": state_codec(state).schema,
-        "map_key": None if state.sub_keys is None or state.sub_keys.key_type is None else state.sub_keys.schema,
+        "map_key": None if sub_keys is None or sub_keys.key_type is None else sub_keys.schema,
         "ttl": None if ttl is None else {"ms": ttl.ms, "time": ttl.time, "refresh": ttl.refresh},
     }
 

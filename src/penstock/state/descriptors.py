@@ -79,11 +79,6 @@ class State:
         if self.migrate is not None and not callable(self.migrate):
             raise PlanError(f"migrate={self.migrate!r}: this is not a function", hint="give a function of the stored value")
 
-    @property
-    def sub_keys(self) -> KeyCodec | None:
-        """What encodes the keys of a value that has some, such as a map."""
-        return None
-
     def clear(self) -> None:
         raise _unbound()
 
@@ -174,10 +169,6 @@ class MapState(State, Generic[K, T]):
     ) -> None:
         super().__init__(value_type, ttl, codec, evolving)
         self.key_type = key_type
-
-    @property
-    def sub_keys(self) -> KeyCodec:
-        return key_codec(self.key_type)
 
     def get(self, key: K, default: T | None = None) -> T | None:
         raise _unbound()
@@ -275,6 +266,11 @@ def value_state(given: Any, default: Any = None) -> ValueState[Any]:
     made = copy.copy(given)
     made.default = default
     return made
+
+
+def sub_keys_of(state: State | None) -> KeyCodec | None:
+    """What encodes the keys that a value of the state has itself, such as those of a map; None if it has none."""
+    return key_codec(state.key_type) if isinstance(state, MapState) else None
 
 
 def state_calls(function: Any) -> tuple[Call, ...]:

@@ -9,6 +9,7 @@ from penstock.ids import Epoch, Milliseconds
 from penstock.plan.definition import StateDeclaration
 from penstock.plan.nodes import Graph
 from penstock.snapshots.replay.result import ABSENT, NO_KEY, StateChange, Window
+from penstock.state.descriptors import sub_keys_of
 from penstock.state.encoding.keys import KeyCodec, key_codec
 from penstock.state.encoding.stored_values import STAMP_SIZE, stamp_of, stamped
 from penstock.state.entries.kinds import EntryPlace, kinds
@@ -32,7 +33,7 @@ class StateForm:
         self.keys: KeyCodec = key_codec(declaration.key_type)
         state = declaration.state
         self.ttl = state is not None and state.ttl is not None
-        self.sub_keys = None if state is None else state.sub_keys
+        self.sub_keys = sub_keys_of(state)
         self._codec = None if state is None else state_codec(state)
 
     def place(self, store_key: bytes) -> EntryPlace:

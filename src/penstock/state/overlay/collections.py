@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.errors import StateError
 from penstock.state.descriptors import ListState, MapState
+from penstock.state.encoding.keys import key_codec
 from penstock.state.encoding.stored_values import framed, stamped, unframed
 from penstock.state.overlay.handles import Changes, Expiry, Handle, _read_stamped
 from penstock.state.overlay.keyed import CHANGED, UNLOADED, KeyedState, Slot, store_key
@@ -37,7 +38,7 @@ class MapHandle(Handle):
 
     def __init__(self, keyed: KeyedState, cell: int, state: MapState[Any, Any], state_id: int, label: StateLabel) -> None:
         super().__init__(keyed, cell, state, state_id, label)
-        self._keys = state.sub_keys
+        self._keys = key_codec(state.key_type)
         self._expiry = None if state.ttl is None else Expiry(keyed, state.ttl)
 
     def absent(self) -> _MapCell:
