@@ -16,7 +16,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from penstock.state.entries.layout import timer_key, value_prefix
+from penstock.state.entries.store_keys import timer_key, value_prefix
 from penstock.state.stores.store import Entries, LocalStore, StoreKind, blocks_of
 from penstock.state.stores.store_registry import shelf
 
@@ -76,16 +76,16 @@ def _measure(kind: StoreKind, path: str, count: int) -> dict[str, float]:
     timers: Entries = [(timer_key(g, 2, t, b"key%d" % t), b"") for g in range(64) for t in range(20)]
     change(timers)()
     store = reopened()
-    with store.snapshot() as snapshot:
+    with store.view() as view:
         shuffled = random.sample(names, 10 * CHANGED)
         figures = {
             "open and close, µs": opened,
             "fill": filled,
             "put": put,
-            "get": read(lambda chosen: [snapshot.get(name) for name in chosen], shuffled),
-            "get_many": read(snapshot.get_many, shuffled),
-            "scan of 20 timers": best(64, lambda: [list(snapshot.scan(value_prefix(g, 2))) for g in range(64)]),
-            "scan of everything": best(count, lambda: sum(1 for _ in snapshot.range(b"", None))),
+            "get": read(lambda chosen: [view.get(name) for name in chosen], shuffled),
+            "get_many": read(view.get_many, shuffled),
+            "scan of 20 timers": best(64, lambda: [list(view.scan(value_prefix(g, 2))) for g in range(64)]),
+            "scan of everything": best(count, lambda: sum(1 for _ in view.range(b"", None))),
         }
     store.close()
     return figures

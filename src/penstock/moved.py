@@ -16,9 +16,6 @@ MOVED = {
     "penstock.connectors.files.read_output": "penstock.connectors.files.reading.read_output",
     "penstock.epochs.control": "penstock.jobs.requests",
     "penstock.state.codecs": "penstock.state.encoding.codecs",
-    "penstock.state.layout": "penstock.state.entries.layout",
-    "penstock.state.shelves": "penstock.state.stores.store_registry",
-    "penstock.state.store": "penstock.state.stores.store",
 }
 
 LEFT_THE_TOP = {

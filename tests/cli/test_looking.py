@@ -112,8 +112,8 @@ def test_rewrite(places: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_an_older_key_hash(tmp_path: Path) -> None:
-    """Whoever looks at an old savepoint, or job, learns why its keys may be spread unevenly, and what mends that."""
-    uneven = "4 key groups, key hash 1: keys may be spread unevenly, `penstock savepoint-rewrite` mends that"
+    """Whoever looks at an old savepoint, or job, learns why its keys may be spread unevenly, and what fixes that."""
+    uneven = "4 key groups, key hash 1: keys may be spread unevenly, `penstock savepoint-rewrite` fixes that"
     assert uneven in penstock("state", OLD / "savepoint").stdout
     storage = shutil.copytree(OLD / "storage", tmp_path / "job")
     made = penstock("savepoint", storage, "--to", tmp_path / "made")

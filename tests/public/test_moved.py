@@ -64,8 +64,8 @@ def test_a_name_that_was_never_at_the_top_is_refused() -> None:
 
 
 def test_the_warning_is_given_where_the_import_is() -> None:
-    with pytest.warns(DeprecationWarning, match="import timer_key from") as caught:
-        from penstock.state.layout import timer_key  # noqa: F401
+    with pytest.warns(DeprecationWarning, match="import codec_for from") as caught:
+        from penstock.state.codecs import codec_for  # noqa: F401
     with pytest.warns(DeprecationWarning, match="import TimeWindow from") as more:
         from penstock import TimeWindow  # type: ignore[attr-defined] # noqa: F401
     assert {Path(warning.filename).name for warning in (*caught, *more)} == {Path(__file__).name}

@@ -13,7 +13,7 @@ import pytest
 
 from penstock import ValueState, snapshots
 from penstock.errors import PenstockError, StateError
-from penstock.snapshots.replay.plain_values import from_plain
+from penstock.state.encoding.json_values import from_plain
 from penstock.state.encoding.untyped import decode_untyped
 from penstock.testing import replay_recorded
 from tests.security.hostile import Keeping, forge_manifest, keeping, penstock

@@ -19,7 +19,7 @@ from penstock import (
 )
 from penstock.jobs.manifest import Manifest
 from penstock.snapshots.savepoint.format import SavepointInfo, read_state
-from penstock.state.entries.layout import HEAD_SIZE, group_of_store_key, state_id_of_store_key
+from penstock.state.entries.store_keys import HEAD_SIZE, group_of_store_key, state_id_of_store_key
 from penstock.state.files.durable import read_entries
 from penstock.storage import Storage, open_storage
 from penstock.testing import CollectSink

@@ -24,11 +24,12 @@ from penstock.errors import StateError
 from penstock.jobs.manifest import StateInfo, StateLayout
 from penstock.plan.definition import StateDeclaration
 from penstock.plan.nodes import Graph, Node
-from penstock.state.descriptors import MapState
+from penstock.state.descriptors import sub_keys_of
 from penstock.state.encoding.evolution import carried, compare, needs_trust, worst
 from penstock.state.encoding.keys import key_codec
 from penstock.state.encoding.same_bytes import same, same_keys
 from penstock.state.encoding.schemas import schema_text
+from penstock.state.entries.kinds import is_internal
 from penstock.state.overlay.handles import state_codec
 
 StateVerdict = Literal["compatible", "migrates", "incompatible", "new", "dropped"]
@@ -66,7 +67,7 @@ class Judgement:
 
     @property
     def timers(self) -> bool:
-        return self.kind == "timers"
+        return is_internal(self.kind)
 
 
 def judge(graph: Graph, before: StateLayout | None) -> list[Judgement]:
@@ -105,7 +106,7 @@ def _names(node: Node, declaration: StateDeclaration) -> Iterator[tuple[str, str
 
 
 def describe_state(declaration: StateDeclaration) -> StateInfo:
-    state = declaration.state
+    state, sub_keys = declaration.state, sub_keys_of(declaration.state)
     return StateInfo(
         step=declaration.step,
         name=declaration.name,
@@ -113,7 +114,7 @@ def describe_state(declaration: StateDeclaration) -> StateInfo:
         schema=None if state is None else state_codec(state).schema,
         key_schema=None if declaration.key_type is None else key_codec(declaration.key_type).schema,
         what=declaration.what,
-        sub_schema=key_codec(state.key_type).schema if isinstance(state, MapState) else None,
+        sub_schema=None if sub_keys is None else sub_keys.schema,
         ttl=state is not None and state.ttl is not None,
         namespace=declaration.namespace,
         ttl_time=state.ttl.time if state is not None and state.ttl is not None else "",
@@ -196,7 +197,7 @@ def _refusal(was: StateInfo, now: StateInfo) -> tuple[str, str] | None:
         return f"it was keyed by {fields}", hint
     if not same_keys(was.key_schema, now.key_schema):
         return f"its keys were {_key_text(was.key_schema)} and are {_key_text(now.key_schema)} now", ANOTHER_STEP
-    if now.kind == "map" and not same_keys(was.sub_schema, now.sub_schema):
+    if not same_keys(was.sub_schema, now.sub_schema):
         return f"the keys of the map were {_key_text(was.sub_schema)} and are {_key_text(now.sub_schema)} now", ANOTHER_NAME
     return None
 

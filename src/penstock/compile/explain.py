@@ -17,9 +17,9 @@ from penstock.runtime.exchange import Channel
 from penstock.runtime.operators.expressions import Filter, Project
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
-from penstock.state.descriptors import MapState
-from penstock.state.encoding.codecs import codec_for
+from penstock.state.descriptors import sub_keys_of
 from penstock.state.encoding.schemas import schema_text
+from penstock.state.entries.kinds import is_internal
 from penstock.state.key_groups import NEW_JOBS, KeyGroups, default_max_parallelism
 from penstock.state.overlay.handles import state_codec
 from penstock.windows.columnar.eligible import why_not_columnar
@@ -79,7 +79,7 @@ def is_bounded(graph: Graph) -> bool:
 
 
 def keeps_state(node: Node) -> bool:
-    return any(declaration.state is not None or declaration.kind == "timers" for declaration in node.states())
+    return any(declaration.state is not None or is_internal(declaration.kind) for declaration in node.states())
 
 
 # --- data ------------------------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def _step(node: Node, stage: int, order: OrderNotes) -> dict[str, Any]:
             {"step": i.step, "tag": i.tag, "exchange": None if i.exchange is None else i.exchange.describe()} for i in node.inputs
         ],
         "states": [_state(declaration) for declaration in node.states() if declaration.state is not None],
-        "timers": any(declaration.kind == "timers" for declaration in node.states()),
+        "timers": any(is_internal(declaration.kind) for declaration in node.states()),
     }
     if isinstance(definition, SourceStep):
         columns = getattr(definition.source, "columns", None)
@@ -147,12 +147,12 @@ def user_function(function: Any) -> str | None:
 def _state(declaration: StateDeclaration) -> dict[str, Any]:
     state = declaration.state
     assert state is not None
-    ttl = state.ttl
+    ttl, sub_keys = state.ttl, sub_keys_of(state)
     return {
         "name": declaration.name,
         "kind": declaration.kind,
         "schema": state_codec(state).schema,
-        "map_key": codec_for(state.key_type).schema if isinstance(state, MapState) and state.key_type is not None else None,
+        "map_key": None if sub_keys is None or sub_keys.key_type is None else sub_keys.schema,
         "ttl": None if ttl is None else {"ms": ttl.ms, "time": ttl.time, "refresh": ttl.refresh},
     }
 

@@ -19,6 +19,7 @@ from penstock.jobs import paths
 from penstock.jobs.left_out import LeftOut, together
 from penstock.jobs.source_order import SourceOrder
 from penstock.jobs.step_metrics import StepMetrics
+from penstock.state.entries.state_info import StateInfo as StateInfo
 from penstock.state.files.durable import FileRef
 from penstock.state.key_groups import CRC32, KeyGroups
 from penstock.storage import Storage
@@ -59,28 +60,6 @@ class SourceState(msgspec.Struct, frozen=True):
         """The same, with more input that is never read."""
         total = self.left_out.plus(unread)
         return msgspec.structs.replace(self, shed=total.shed, shed_estimated=total.estimated, shed_pieces=total.pieces)
-
-
-class StateInfo(msgspec.Struct, frozen=True):
-    """A declared state: enough to check an upgrade, and to read the state, without running anything.
-
-    `earlier`: schemas that stored values may still have; `sub_schema`: of the keys of a map; `ttl`: values begin with the time
-    they expire, by the clock `ttl_time`; `namespace`: the bytes (a window) that follow the key; `key_fields`: what the key is
-    made of, None if a function makes it.
-    """
-
-    step: str
-    name: str
-    kind: str
-    schema: Any = None
-    key_schema: Any = None
-    what: str = ""
-    earlier: list[Any] = []
-    sub_schema: Any = None
-    ttl: bool = False
-    namespace: int = 0
-    ttl_time: str = ""
-    key_fields: list[str | int] | None = None
 
 
 class StateLayout(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from penstock.state.files.durable import Block, FileRef, read_entries
 from penstock.state.key_groups import groups_of
 from penstock.state.overlay.layers import Layered, Layers, Reads
 from penstock.state.stores.local import open_at, store_path
-from penstock.state.stores.store import LocalStore, StoreSnapshot
+from penstock.state.stores.store import LocalStore, StoreView
 
 _recent: OrderedDict[tuple[str, str], Entries] = OrderedDict()
 """The last deltas this process wrote: the next epoch applies them without reading them back. By name and checksum, which has the
@@ -50,7 +50,7 @@ class CommittedState:
         )
         self.origin = "untouched"
         self.store: LocalStore | None = None
-        self._snapshot: StoreSnapshot | None = None
+        self._view: StoreView | None = None
         self._reads: Reads | None = None
         self._path: str | None = None
 
@@ -79,9 +79,9 @@ class CommittedState:
             whole = None if state.whole else self._whole_chain
             kind = self._job.state_store
             self.store, self.origin = open_at(self._store_path(), state.tail, self._read, self._cached, whole, kind)
-            self._reads = self._snapshot = self.store.snapshot()
+            self._reads = self._view = self.store.view()
         if state.layers:
-            self._reads = Layered(self._snapshot, self._merged_layers())
+            self._reads = Layered(self._view, self._merged_layers())
         self.spool.forget(self._order.term, self._order.settled)
 
     def _store_path(self) -> str:
@@ -132,9 +132,7 @@ class CommittedState:
 
     def _read(self, ref: FileRef) -> Iterator[Block]:
         groups = groups_of(self._partition, self._job.parallelism, self._job.max_parallelism)
-        wanted = range(max(groups.start, ref.lo), min(groups.stop, ref.hi))
-        ids = frozenset(self._stage.state_ids)
-        return read_entries(self._job.storage, ref, groups=wanted, keep=ids.__contains__)
+        return read_entries(self._job.storage, ref, groups=groups, keep=frozenset(self._stage.state_ids).__contains__)
 
     def get(self, key: bytes) -> bytes | None:
         reads = self._reads or self.reads()
@@ -154,8 +152,8 @@ class CommittedState:
 
     def close(self) -> None:
         self._reads = None
-        if self._snapshot is not None:
-            self._snapshot.close()
-            self._snapshot = None
+        if self._view is not None:
+            self._view.close()
+            self._view = None
         if self.store is not None:
             self.store.rest()

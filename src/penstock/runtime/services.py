@@ -17,7 +17,7 @@ from penstock.runtime.job import CompiledJob, Stage
 from penstock.runtime.messages import EpochOrder
 from penstock.state.encoding.keys import key_codec
 from penstock.state.key_groups import groups_of
-from penstock.state.overlay.keyed import KeyedState, Times
+from penstock.state.overlay.keyed import Clocks, KeyedState
 from penstock.state.overlay.timers import TimerQueue
 
 TimerStates = tuple[str, str, str, str]
@@ -145,7 +145,7 @@ class Services:
             committed=self.committed,
             key_codec=key_codec(key_type),
             key_groups=self.job.key_groups,
-            times=Times(watermark, self.processing_time),
+            times=Clocks(watermark, self.processing_time),
             event_timers=queue(event),
             processing_timers=queue(processing),
             ttl_timers=(queue(ttl_event), queue(ttl_processing)),

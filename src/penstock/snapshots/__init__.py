@@ -6,7 +6,7 @@ replayed.
     with snapshots.read("savepoints/monday") as monday:
         monday.state("ledger", "orders").to_pandas()
 
-Rooms, each of which imports those after it: `diff/`, `edit/`, `view/` and `replay/`, `restore/`, `savepoint/`, `tabular/`. May
+Rooms, each of which imports those after it: `diff/`, `edit/`, `view/` and `replay/`, `restore/`, `savepoint/`. May
 import everything but what a person writes (`api/`, `running/`); `pyspark` is not imported here.
 """
 

@@ -17,6 +17,7 @@ from penstock.errors import ConfigError, PlanError, StateError
 from penstock.functions import AggregateFunction, Call, aggregate_calls, call_of
 from penstock.ids import Milliseconds
 from penstock.state.encoding.aliases import Aliases
+from penstock.state.encoding.keys import KeyCodec, key_codec
 from penstock.timing.durations import to_ms
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class Ttl:
 
     def __post_init__(self) -> None:
         if to_ms(self.after, what="the ttl of a state") == 0:
-            raise ConfigError("the ttl of a state is zero", hint="leave ttl= out to keep the state for ever")
+            raise ConfigError("the ttl of a state is zero", hint="omit ttl= to keep the state forever")
 
     @property
     def ms(self) -> Milliseconds:
@@ -265,6 +266,11 @@ def value_state(given: Any, default: Any = None) -> ValueState[Any]:
     made = copy.copy(given)
     made.default = default
     return made
+
+
+def sub_keys_of(state: State | None) -> KeyCodec | None:
+    """What encodes the keys that a value of the state has itself, such as those of a map; None if it has none."""
+    return key_codec(state.key_type) if isinstance(state, MapState) else None
 
 
 def state_calls(function: Any) -> tuple[Call, ...]:

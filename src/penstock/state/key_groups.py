@@ -29,7 +29,7 @@ NEW_JOBS = MIXED
 
 _FIRST, _SECOND = 0x9E3779B1, 0x85EBCA77
 _FEW = 24
-"""Up to so many keys, one after another is faster than numpy."""
+"""Up to this many keys, one after another is faster than numpy."""
 
 Groups = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -49,8 +49,8 @@ class KeyGroups:
             )
 
     def __str__(self) -> str:
-        """For people: they are told of the hash only if it is not that of new jobs."""
-        uneven = f", key hash {self.hash}: keys may be spread unevenly, `penstock savepoint-rewrite` mends that"
+        """For people: the hash is only mentioned if it is not that of new jobs."""
+        uneven = f", key hash {self.hash}: keys may be spread unevenly, `penstock savepoint-rewrite` fixes that"
         return f"{self.count} key groups" + (uneven if self.hash != NEW_JOBS else "")
 
     def of(self, encoded: bytes, namespace: int = 0) -> int:

@@ -40,7 +40,8 @@ from penstock.runtime.operators.source import SourceStep
 from penstock.runtime.services import FunctionPool, Services
 from penstock.runtime.task import Task
 from penstock.state.encoding.keys import key_codec
-from penstock.state.entries.layout import state_id_of_store_key
+from penstock.state.entries.kinds import kinds
+from penstock.state.entries.store_keys import state_id_of_store_key
 from penstock.state.key_groups import NEW_JOBS, KeyGroups, partition_of
 from penstock.state.overlay.handles import Changes
 from penstock.storage import LocalStorage
@@ -215,9 +216,8 @@ class OperatorHarness:
 
     def state_entries(self) -> int:
         """How many entries of keyed state there are, timers aside; a list counts as one."""
-        kinds = {self._state_ids[s.step, s.name]: s.kind for s in self._definition.states(STEP)}
-        found = {key[:-8] if kinds[i] == "list" else key for i, key in self._entries() if kinds[i] != "timers"}
-        return len(found)
+        known = {self._state_ids[s.step, s.name]: kinds()[s.kind] for s in self._definition.states(STEP)}
+        return len({known[number].shared_prefix(key) for number, key in self._entries() if not known[number].internal})
 
     def event_timers(self) -> int:
         """How many event-time timers are registered."""

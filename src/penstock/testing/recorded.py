@@ -37,14 +37,14 @@ from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter
 from penstock.runtime.operators.stateless import Stateless
 from penstock.runtime.rolling import RollingReduce
 from penstock.snapshots.replay.entries import StateForms
-from penstock.snapshots.replay.plain_values import from_plain, to_plain
 from penstock.snapshots.replay.recording import VERSION, why_not_run
 from penstock.snapshots.replay.result import NO_KEY
 from penstock.snapshots.replay.state_items import StateItem, entries_of, items_of
 from penstock.snapshots.replay.watching.tracing import key_type_of
+from penstock.state.encoding.json_values import from_plain, to_plain
 from penstock.state.encoding.keys import key_codec
 from penstock.state.encoding.untyped import loaded_class
-from penstock.state.entries.layout import split_timer_key, state_id_of_store_key
+from penstock.state.entries.store_keys import HEAD_SIZE, state_id_of_store_key
 from penstock.state.files.durable import FileIdentity, write_delta
 from penstock.state.key_groups import CRC32
 from penstock.testing.harness import STEP, Emitted, OperatorHarness, Snapshot
@@ -218,8 +218,8 @@ def _snapshot(
         due = layout.next_due[stage][0]
         for key, _ in entries:
             number = state_id_of_store_key(key)
-            if forms[number].kind == "timers":
-                time = split_timer_key(key)[2]
+            time = forms[number].kind.due(key[HEAD_SIZE:])
+            if time is not None:
                 due[number] = min(time, due.get(number, time))
     return Snapshot(layout, {STEP: watermark} if watermark != MIN_WATERMARK else {}, clock)
 

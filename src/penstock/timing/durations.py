@@ -14,6 +14,14 @@ Duration = timedelta | float | int
 """A `timedelta`, or a number of seconds."""
 
 
+def calendar_time(ms: Milliseconds) -> datetime | int:
+    """A time for people; a number where the calendar ends."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return ms
+
+
 def to_ms(duration: Duration, *, what: str = "duration") -> Milliseconds:
     """Milliseconds of a `timedelta` or a number of seconds.
 

@@ -16,6 +16,7 @@ from penstock.plan.schema import Schema
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import TIMER_STATES, Services, TimerStates
 from penstock.state.descriptors import Evolving, ListState, State, ValueState, declared_states, state_calls, value_state
+from penstock.state.entries.kinds import TIMERS
 from penstock.state.overlay.handles import check_defaults
 from penstock.windows.arrow_function import ArrowFunction
 from penstock.windows.assigners import AlignedWindows
@@ -159,7 +160,7 @@ class WindowStep(Definition):
                 step=step,
                 name=name,
                 state=None,
-                kind="timers",
+                kind=TIMERS.name,
                 key_type=self.key_type,
                 key_fields=self.key_fields,
                 namespace=0 if name in of_keys else WINDOW_SIZE,

@@ -36,7 +36,7 @@ from penstock.ids import Epoch
 from penstock.jobs.manifest import Manifest, load_manifest
 from penstock.snapshots.savepoint.savepoint import make_savepoint
 from penstock.state.encoding.codecs import PICKLE
-from penstock.state.entries.layout import state_id_of_store_key
+from penstock.state.entries.store_keys import state_id_of_store_key
 from penstock.state.files.durable import read_entries
 from penstock.state.files.merging import live
 from penstock.state.files.merging import newest as merged

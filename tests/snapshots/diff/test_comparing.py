@@ -19,7 +19,7 @@ from penstock.jobs.manifest import StateInfo
 from penstock.snapshots.savepoint.format import SavedJob, SavepointWriter
 from penstock.snapshots.view.content import SavepointContent
 from penstock.state.encoding.keys import encode_key, key_codec
-from penstock.state.entries.layout import sortable_time
+from penstock.state.entries.store_keys import sortable_time
 from penstock.state.key_groups import CRC32, KeyGroups
 from penstock.storage import open_storage
 from penstock.testing import End, ScriptedSource, execute_inline

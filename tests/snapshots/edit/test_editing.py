@@ -195,7 +195,7 @@ def test_a_job_starts_with_what_was_built(keys: list[Any], key_type: Any, tmp_pa
 def test_what_is_built_has_the_types_of_the_program(tmp_path: Path) -> None:
     env = profiles(["a"], tmp_path / "out")
     with snapshots.build(env, max_parallelism=16) as build:
-        with pytest.raises(StateError, match="the program has no step 'profiel' with state"):
+        with pytest.raises(StateError, match="no step 'profiel' has state here"):
             build.state("profiel")
         with pytest.raises(StateError, match="cannot be written"):
             build.state("profile", "visits").put(pa.table({"key": ["a"], "value": ["many"]}))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from penstock import DataStream, KeyedStream, SessionWindows, StreamEnvironment, TumblingWindows, Watermarks, snapshots
 from penstock.errors import ConfigError, CorruptFileError, StateError, UserCodeError
-from penstock.snapshots.replay.plain_values import from_plain, to_plain
+from penstock.state.encoding.json_values import from_plain, to_plain
 from penstock.storage import open_storage
 from penstock.testing import ScriptedSource, VirtualClock, execute_inline, replay_recorded, scripted_watermarks
 from tests.runtime.random_programs import Interpreter, scripts

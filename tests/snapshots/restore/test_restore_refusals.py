@@ -26,7 +26,7 @@ from penstock.errors import ConfigError, CorruptFileError, NotFoundError, Pensto
 from penstock.ids import Epoch, JobId, Term
 from penstock.jobs.manifest import Manifest, Restored, SourceState, StateLayout, version_of
 from penstock.snapshots.restore.reference import Reference, locate, parse_reference
-from penstock.snapshots.restore.resolve import Snapshot
+from penstock.snapshots.restore.resolve import StartingPoint
 from penstock.snapshots.restore.restore import Begin, Resume, decide
 from penstock.snapshots.savepoint.format import read_info
 from penstock.snapshots.savepoint.savepoint import make_savepoint
@@ -92,8 +92,8 @@ def manifest(epoch: int, job: str = "own", restored: Restored | None = None) -> 
     return Manifest(version_of(layout, {}), JobId(job), Epoch(epoch), Term(1), 1, None, 0, 0, {}, {}, layout, restored=restored)
 
 
-def snapshot(epoch: int, job: str, identity: str, *, moving: bool = False) -> Snapshot:
-    return Snapshot(
+def snapshot(epoch: int, job: str, identity: str, *, moving: bool = False) -> StartingPoint:
+    return StartingPoint(
         storage=open_storage("/nowhere"), manifest=manifest(epoch, job), source="there", identity=identity, moving=moving
     )
 

@@ -27,10 +27,11 @@ from penstock.snapshots.savepoint.format import (
     read_state,
 )
 from penstock.snapshots.savepoint.state_file import StateFile, open_state
-from penstock.snapshots.tabular.kinds import CHUNKED
+from penstock.snapshots.view.content import state_of
 from penstock.state.encoding.codecs import codec_for
 from penstock.state.encoding.keys import encode_key
-from penstock.state.entries.layout import sortable_time
+from penstock.state.entries.kinds import kinds
+from penstock.state.entries.store_keys import sortable_time
 from penstock.state.key_groups import NEW_JOBS, KeyGroups
 from penstock.storage import LocalStorage
 
@@ -98,8 +99,8 @@ def test_the_information(tmp_path: Path) -> None:
     assert (info.job, info.epoch, info.max_parallelism, info.parent, info.program) == (JOB, 7, 16, parent, "abc")
     assert (info.sources, info.watermarks, info.processing_time) == (sources, {"numbers": 7}, 99)
     assert (tmp_path / "savepoint.json").read_text().splitlines()[2] == '  "savepoint": {'  # for people
-    with pytest.raises(StateError, match="no state 'count'"):
-        info.state("count-it", "count")
+    with pytest.raises(StateError, match="no step 'count-it' has state here"):
+        state_of(info, "count-it", "count")
 
 
 def test_a_copy_is_a_savepoint(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_anything_that_reads_parquet_reads_it(tmp_path: Path) -> None:
 
 def test_when_something_is_due_is_learnt_from_the_keys(tmp_path: Path) -> None:
     timers = StateInfo("alarm", "timers:event", "timers")
-    chunked = [StateInfo("hourly", kind, kind) for kind in CHUNKED]
+    chunked = [StateInfo("hourly", kind, kind) for kind in kinds() if kinds()[kind].many_keys]
     with SavepointWriter(LocalStorage(str(tmp_path)), key_groups=KeyGroups(16, NEW_JOBS)) as savepoint:
         writer = savepoint.state(timers)
         writer.group(1, [sortable_time(50) + encode_key("a"), sortable_time(60) + encode_key("a")], [b"", b""])

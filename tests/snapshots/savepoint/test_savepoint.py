@@ -22,6 +22,7 @@ from penstock.jobs.terms import find_head
 from penstock.snapshots.savepoint import savepoint as savepoints
 from penstock.snapshots.savepoint.format import read_info
 from penstock.snapshots.savepoint.savepoint import LARGE_BYTES, SavepointProgress, Staffing, make_savepoint, staff
+from penstock.snapshots.view.content import state_of
 from penstock.state.encoding.keys import encode_key
 from penstock.state.key_groups import NEW_JOBS, KeyGroups
 from penstock.storage import open_storage
@@ -138,7 +139,7 @@ def test_files_of_a_state_have_the_same_columns(tmp_path: Path) -> None:
     execute_inline(env)
     info = make_savepoint(open_storage(tmp_path / "job"), driven=False)
     assert contents(info) == committed(open_storage(tmp_path / "job"), head(tmp_path / "job"))
-    assert len(info.state("seen", "seen").files) == 1
+    assert len(state_of(info, "seen", "seen").files) == 1
 
 
 def _group(key: Any) -> int:

@@ -18,7 +18,7 @@ from penstock.state.encoding.codecs import PICKLE, codec_for
 from penstock.state.encoding.evolution import compare, needs_trust, worst
 from penstock.state.encoding.keys import key_codec
 from penstock.state.encoding.same_bytes import same, same_keys
-from penstock.state.entries.rewriting import Values
+from penstock.state.entries.rewriting import ValueRewriter
 from penstock.state.overlay.handles import UNTYPED
 from tests.state import random_types as r
 
@@ -387,7 +387,7 @@ class Outer:
 
 def test_what_is_rewritten_has_every_field() -> None:
     codec = codec_for(Outer)
-    rewrite = Values(codec=codec, schema=codec.schema, aliases=Aliases({"old": "new"}))
+    rewrite = ValueRewriter(codec=codec, schema=codec.schema, aliases=Aliases({"old": "new"}))
     stored = msgspec.msgpack.encode({"inner": [{"a": 1}], "old": 2})
     assert msgspec.msgpack.decode(rewrite(stored)) == {"inner": [{"a": 1, "b": 7}], "new": 2, "added": "?"}
 

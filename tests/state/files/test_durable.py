@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import AlreadyExistsError, CorruptFileError, NotFoundError, StateError
-from penstock.state.entries.layout import group_of_store_key, state_id_of_store_key, value_prefix
+from penstock.state.entries.store_keys import group_of_store_key, state_id_of_store_key, value_prefix
 from penstock.state.files import durable
 from penstock.state.files.durable import FileIdentity, FileRef, read_entries, read_identity, write_base, write_delta
 from penstock.storage import LocalStorage

@@ -17,7 +17,7 @@ from penstock.ids import Term
 from penstock.jobs.manifest import StateInfo, StateLayout
 from penstock.runtime.job import Stage
 from penstock.snapshots.savepoint.state_file import StateWriter
-from penstock.state.entries.layout import group_of_store_key, value_prefix
+from penstock.state.entries.store_keys import group_of_store_key, value_prefix
 from penstock.state.files.durable import FileIdentity, FileRef, read_entries, verify_file, write_base
 from penstock.state.key_groups import NEW_JOBS, KeyGroups, groups_of
 from penstock.storage.local import LocalStorage

@@ -30,8 +30,8 @@ def store(tmp_path: Path) -> Iterator[LmdbStore]:
 
 
 def _content(store: LmdbStore) -> dict[bytes, bytes]:
-    with store.snapshot() as snapshot:
-        return dict(snapshot.range(b"", None))
+    with store.view() as view:
+        return dict(view.range(b"", None))
 
 
 def _key(number: int) -> bytes:
@@ -48,15 +48,15 @@ def test_the_map_grows(tmp_path: Path, once: bool) -> None:
     store.close()
 
 
-def test_growing_waits_for_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growing_waits_for_views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = LmdbStore.open(str(tmp_path / "s"), map_size=1 << 16)
     large: Entries = [(_key(n), bytes(100)) for n in range(2000)]
     monkeypatch.setattr(LmdbStore, "patience_s", 0.05)
-    with store.snapshot(), pytest.raises(StateError, match="must grow"):
+    with store.view(), pytest.raises(StateError, match="must grow"):
         store.apply_entries("a", None, large)
     monkeypatch.setattr(LmdbStore, "patience_s", 10.0)
-    snapshot = store.snapshot()
-    threading.Timer(0.2, snapshot.close).start()
+    view = store.view()
+    threading.Timer(0.2, view.close).start()
     assert store.apply_entries("a", None, large)
     store.close()
 
@@ -122,16 +122,16 @@ def test_kills_at_any_time_leave_one_epoch(store: LmdbStore) -> None:
         assert child.pid is not None
         os.kill(child.pid, signal.SIGKILL)
         child.join()
-        with store.snapshot() as snapshot:
-            values = {value for _, value in snapshot.scan(HEAD)}
-            assert values == {str(snapshot.applied).encode()}
+        with store.view() as view:
+            values = {value for _, value in view.scan(HEAD)}
+            assert values == {str(view.applied).encode()}
 
 
 def _read_and_hang(path: str, ready: Any) -> None:
-    snapshot = LmdbStore.open(path).snapshot()
+    view = LmdbStore.open(path).view()
     ready.set()
     time.sleep(60)
-    snapshot.close()
+    view.close()
 
 
 def test_a_killed_reader_does_not_pin_pages(store: LmdbStore) -> None:
@@ -154,7 +154,7 @@ def test_a_killed_reader_does_not_pin_pages(store: LmdbStore) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_fork_opens_its_own(store: LmdbStore) -> None:
     store.apply_entries("a", None, [(_key(1), b"1")])
-    store.snapshot().close()
+    store.view().close()
     child = os.fork()
     if child == 0:
         code = 1
@@ -172,14 +172,14 @@ def test_a_fork_opens_its_own(store: LmdbStore) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_fork_does_not_end_the_snapshots_of_its_parent(store: LmdbStore) -> None:
+def test_a_fork_does_not_end_the_views_of_its_parent(store: LmdbStore) -> None:
     store.apply_entries("a", None, [(_key(n), b"old") for n in range(1000)])
-    with store.snapshot() as snapshot:
+    with store.view() as view:
         child = os.fork()
         if child == 0:
             code = 1
             try:
-                snapshot.close()
+                view.close()
                 LmdbStore.open(store.path)
             except StoreBrokenError:
                 code = 0
@@ -188,6 +188,6 @@ def test_a_fork_does_not_end_the_snapshots_of_its_parent(store: LmdbStore) -> No
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         for number in range(5):
             store.apply_entries(str(number), store.applied(), [(_key(n), b"new%d" % number) for n in range(1000)])
-        assert {value for _, value in snapshot.scan(HEAD)} == {b"old"}
-    with pytest.raises(StateError, match="closed snapshot"):
-        snapshot.get(_key(1))
+        assert {value for _, value in view.scan(HEAD)} == {b"old"}
+    with pytest.raises(StateError, match="closed view"):
+        view.get(_key(1))

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from penstock.errors import CorruptFileError, StateError
-from penstock.state.entries.layout import value_prefix
+from penstock.state.entries.store_keys import value_prefix
 from penstock.state.files.durable import FileIdentity, FileRef, read_entries, write_base, write_delta
 from penstock.state.stores import local, memory_store
 from penstock.state.stores.directories import remove_stale
@@ -56,8 +56,8 @@ def _key(number: int) -> bytes:
 
 
 def _content(store: LocalStore) -> Model:
-    with store.snapshot() as snapshot:
-        return dict(snapshot.range(b"", None))
+    with store.view() as view:
+        return dict(view.range(b"", None))
 
 
 @pytest.fixture
@@ -150,11 +150,11 @@ def test_another_history_is_rebuilt_elsewhere(path: str, job: Job) -> None:
 @on_disk
 def test_a_directory_in_use_is_removed_later(path: str, job: Job) -> None:
     store, _ = open_at(path, job.chain, job.read)
-    with store.snapshot() as snapshot:
+    with store.view() as view:
         rebuilt, origin = open_at(path, job.chain[:1], job.read)
         assert (origin, rebuilt is not store, os.path.exists(store.path)) == ("rebuilt", True, True)
         assert remove_stale(path) == 0
-        assert dict(snapshot.range(b"", None)) == job.models[-1]
+        assert dict(view.range(b"", None)) == job.models[-1]
     store.close()
     assert remove_stale(path) == 1
     assert not os.path.exists(store.path)
@@ -197,10 +197,10 @@ def _race(path: str, folder: str, chains: list[list[FileRef]], models: list[Mode
     for chain, model in zip(chains, models, strict=True):
         barrier.wait()
         store, _ = open_at(path, chain, read)
-        with store.snapshot() as snapshot:  # the other process may be a chain ahead; never anything else
-            assert snapshot.applied in {c[-1].name for c in chains}
-            if snapshot.applied == chain[-1].name:
-                assert dict(snapshot.range(b"", None)) == model
+        with store.view() as view:  # the other process may be a chain ahead; never anything else
+            assert view.applied in {c[-1].name for c in chains}
+            if view.applied == chain[-1].name:
+                assert dict(view.range(b"", None)) == model
         store.rest()
 
 
@@ -263,10 +263,10 @@ def test_memory_does_not_grow_with_layouts_and_jobs(tmp_path: Path, job: Job) ->
         opened(f"job{number}", "a", 0)
     assert stores() == {f"job{number}/a-p2-memory/1-0" for number in range(10 - memory_store.LAYOUTS, 10)}
     kept = opened("job6", "a", 0)
-    with kept.snapshot() as snapshot:  # in use: it stays as long as it is
+    with kept.view() as view:  # in use: it stays as long as it is
         for number in range(20, 30):
             opened(f"job{number}", "a", 0)
-        assert dict(snapshot.range(b"", None)) == job.models[-1]
+        assert dict(view.range(b"", None)) == job.models[-1]
     for store in open_stores():
         if store.path.startswith(os.path.realpath(tmp_path)):
             store.close()

@@ -27,8 +27,8 @@ def _key(number: int) -> bytes:
 
 
 def _content(store: RocksdbStore) -> dict[bytes, bytes]:
-    with store.snapshot() as snapshot:
-        return dict(snapshot.range(b"", None))
+    with store.view() as view:
+        return dict(view.range(b"", None))
 
 
 def _hold(path: str, ready: Any) -> None:
@@ -47,7 +47,7 @@ def test_what_rests_is_there_for_the_next_process(tmp_path: Path) -> None:
     path = str(tmp_path / "s")
     store = RocksdbStore.open(path)
     store.apply_entries("a", None, [(_key(n), b"1") for n in range(1000)])
-    with store.snapshot():
+    with store.view():
         store.rest()
         assert store.applied() == "a"  # somebody reads it here
     store.rest()

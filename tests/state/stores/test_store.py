@@ -33,8 +33,8 @@ def store(tmp_path: Path, kind: StoreKind) -> Iterator[LocalStore]:
 
 
 def _content(store: LocalStore) -> dict[bytes, bytes]:
-    with store.snapshot() as snapshot:
-        return dict(snapshot.range(b"", None))
+    with store.view() as view:
+        return dict(view.range(b"", None))
 
 
 def _key(number: int) -> bytes:
@@ -65,21 +65,21 @@ def test_it_is_a_sorted_dict(
         model.update({k: v for k, v in delta.items() if v is not None})
         for key in [k for k, v in delta.items() if v is None]:
             model.pop(key, None)
-        with store.snapshot() as snapshot:
-            assert list(snapshot.scan(HEAD)) == sorted((k, v) for k, v in model.items() if k.startswith(HEAD))
+        with store.view() as view:
+            assert list(view.scan(HEAD)) == sorted((k, v) for k, v in model.items() if k.startswith(HEAD))
     assert store.applied() == after
     assert store.entries() == len(model)
-    with store.snapshot() as snapshot:
-        assert snapshot.applied == after
-        assert list(snapshot.range(b"", None)) == sorted(model.items())
+    with store.view() as view:
+        assert view.applied == after
+        assert list(view.range(b"", None)) == sorted(model.items())
         known = [probe for probe in [*probes, *model] if len(probe) >= 4]
-        assert snapshot.get_many(known) == {key: model[key] for key in known if key in model}
+        assert view.get_many(known) == {key: model[key] for key in known if key in model}
         for probe in [*probes, *model]:
             if len(probe) >= 4:
-                assert snapshot.get(probe) == model.get(probe)
-            assert list(snapshot.scan(probe)) == sorted((k, v) for k, v in model.items() if k.startswith(probe))
+                assert view.get(probe) == model.get(probe)
+            assert list(view.scan(probe)) == sorted((k, v) for k, v in model.items() if k.startswith(probe))
             for other in probes:
-                assert list(snapshot.range(probe, other)) == sorted((k, v) for k, v in model.items() if probe <= k < other)
+                assert list(view.range(probe, other)) == sorted((k, v) for k, v in model.items() if probe <= k < other)
     store.close()
 
 
@@ -114,34 +114,34 @@ def test_a_failed_apply_has_no_effect(store: LocalStore) -> None:
     assert (store.applied(), store.entries(), _content(store)) == (None, 0, {})
 
 
-def test_a_snapshot_does_not_move(store: LocalStore, kind: StoreKind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_does_not_move(store: LocalStore, kind: StoreKind, monkeypatch: pytest.MonkeyPatch) -> None:
     store.apply_entries("a", None, [(_key(1), b"1")])
     changes: list[tuple[bytes, bytes | None]] = [(_key(1), b"2"), (_key(2), b"2")]
-    with store.snapshot() as snapshot:
+    with store.view() as view:
         if kind == "rocksdb":  # it has one content only
             monkeypatch.setattr(type(store), "patience_s", 0.05)
-            with pytest.raises(StateError, match="1 snapshots are open"):
+            with pytest.raises(StateError, match="1 views are open"):
                 store.apply_entries("b", "a", changes)
         else:
             store.apply_entries("b", "a", changes)
-        assert (snapshot.applied, snapshot.get(_key(1)), snapshot.get(_key(2))) == ("a", b"1", None)
-        assert list(snapshot.range(b"", None)) == [(_key(1), b"1")]
+        assert (view.applied, view.get(_key(1)), view.get(_key(2))) == ("a", b"1", None)
+        assert list(view.range(b"", None)) == [(_key(1), b"1")]
     assert store.apply_entries("b", "a", changes) == (kind == "rocksdb")
     assert _content(store) == {_key(1): b"2", _key(2): b"2"}
 
 
-def test_closed_snapshots_and_stores_are_refused(store: LocalStore) -> None:
+def test_closed_views_and_stores_are_refused(store: LocalStore) -> None:
     store.apply_entries("a", None, [(_key(1), b"1")])
-    snapshot = store.snapshot()
+    view = store.view()
     busy = store.idle
-    snapshot.close()
-    snapshot.close()
+    view.close()
+    view.close()
     assert (busy, store.idle) == (False, True)
-    for use in (snapshot.get, lambda key: snapshot.get_many([key]), lambda key: list(snapshot.scan(key))):
-        with pytest.raises(StateError, match="closed snapshot"):
+    for use in (view.get, lambda key: view.get_many([key]), lambda key: list(view.scan(key))):
+        with pytest.raises(StateError, match="closed view"):
             use(_key(1))
     store.close()
-    for ask in (store.applied, store.snapshot, store.entries):
+    for ask in (store.applied, store.view, store.entries):
         with pytest.raises(StateError, match="is closed"):
             ask()
 
@@ -156,7 +156,7 @@ def test_it_is_open_once_in_a_process(tmp_path: Path, kind: StoreKind) -> None:
     store.close()
     assert store not in open_stores()
     with pytest.raises(StateError, match="is closed"):
-        store.snapshot()
+        store.view()
     assert open_store(kind, path) is not store
     open_store(kind, path).close()
 

@@ -21,6 +21,7 @@ from penstock.cli.screen.tables import console_for, print_table
 from penstock.snapshots.savepoint.format import SavepointInfo
 from penstock.snapshots.savepoint.savepoint import OnProgress, SavepointProgress
 from penstock.snapshots.savepoint.throttle import lower_priority
+from penstock.state.entries.kinds import is_internal
 from penstock.state.key_groups import NEW_JOBS
 
 
@@ -67,7 +68,7 @@ def show_savepoint(info: SavepointInfo, seconds: float, *, as_json: bool) -> Non
     table.add_column("kind")
     table.add_column("entries", f"{info.rows:,}", justify="right")
     table.add_column("bytes", f"{info.bytes:,}", justify="right")
-    without = [state for state in info.states if state.info.kind == "timers" and not state.rows]
+    without = [state for state in info.states if is_internal(state.info.kind) and not state.rows]
     for state in info.states:
         if state in without:
             continue

@@ -20,10 +20,10 @@ from penstock.cli.screen.showing import as_json, shown
 from penstock.cli.screen.tables import console_for, print_table
 from penstock.errors import StateError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK
-from penstock.snapshots.tabular.kinds import CHUNKED
 from penstock.snapshots.view.lookup import readable
 from penstock.snapshots.view.reading import Snapshot, SnapshotState, read
-from penstock.snapshots.view.window_rows import measures_of, moment
+from penstock.state.entries.kinds import is_internal, kind_of
+from penstock.timing.durations import calendar_time
 
 
 def state_command(
@@ -55,7 +55,7 @@ def state_command(
             rows = list(islice(_rows(one), skip, skip + limit + 1 if limit else None))
             more = bool(limit) and len(rows) > limit
             rows = rows[:limit] if limit else rows
-        elif one.kind in CHUNKED:
+        elif kind_of(one.info).many_keys:
             wanted = parse_key(one, key)
             wanted = list(wanted) if isinstance(wanted, tuple) else wanted
             rows, more = [row for row in _rows(one) if wanted in (row.get("key"), *row.get("keys", ()))], False
@@ -97,7 +97,7 @@ def _key_type(state: SnapshotState) -> pa.DataType:
 
 
 def _rows(state: SnapshotState) -> Iterator[dict[str, Any]]:
-    if measures_of(state.info) is not None and state.kind in CHUNKED:
+    if state.has_windows:
         yield from state.windows()
         return
     for batch in state.batches():
@@ -143,7 +143,7 @@ def _print_states(console: Console, found: Snapshot, states: list[SnapshotState]
         table.add_column(column, justify="right" if column in ("entries", "bytes") else "left", overflow="fold")
     hidden = 0
     for one in states:
-        if one.kind == "timers" and not one.entries:
+        if is_internal(one.kind) and not one.entries:
             hidden += 1
             continue
         watermark = found.watermarks.get(one.step)
@@ -180,7 +180,7 @@ def _moment(watermark: int | None) -> str:
         return "-"
     if watermark == MAX_WATERMARK:
         return "the end"
-    return shown(moment(watermark))
+    return shown(calendar_time(watermark))
 
 
 def spelled(schema: Any) -> str:

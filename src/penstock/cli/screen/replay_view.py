@@ -21,6 +21,7 @@ from penstock.jobs.manifest import EpochInput
 from penstock.snapshots import Replay, Replayable, StepReplay
 from penstock.snapshots.replay.result import ABSENT, NO_KEY, Difference, Event, StateChange, Verdict
 from penstock.snapshots.replay.selection import spans
+from penstock.state.entries.kinds import is_internal, kinds
 
 _DATES_FROM = 10_000_000_000
 """Smaller times are no dates but counts, as in tests."""
@@ -145,12 +146,12 @@ def changes_table(changes: list[StateChange]) -> Table:
 
 def before_and_after(change: StateChange) -> tuple[str, str]:
     before, after = change.before, change.after
-    if change.kind == "timers":
+    if is_internal(change.kind):
         return (
             value_text(before) if before is ABSENT else moment(before),
             value_text(after) if after is ABSENT else moment(after),
         )
-    if change.kind == "list" and isinstance(before, list) and isinstance(after, list) and after[: len(before)] == before:
+    if kinds()[change.kind].spread and isinstance(before, list) and isinstance(after, list) and after[: len(before)] == before:
         return lists_text(before, after)
     return changed_text(before, after)
 

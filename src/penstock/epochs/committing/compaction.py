@@ -13,15 +13,14 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, starmap
 
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, JobId
 from penstock.jobs import paths
-from penstock.state.files.durable import Block, FileIdentity, FileRef, read_entries, write_base, write_merged_delta
-from penstock.state.files.merging import live, newest
+from penstock.state.files.durable import FileIdentity, FileRef, write_base, write_merged_delta
+from penstock.state.files.merging import live, read_chain
 from penstock.state.key_groups import groups_of
 from penstock.storage import Storage
 
@@ -103,15 +102,9 @@ def merge(storage: Storage, task: MergeTask) -> FileRef:
     name = paths.state_file(task.stage, task.partition, task.epoch, task.attempt, "base" if task.base else "delta")
     identity = FileIdentity(task.job, task.epoch, str(task.stage), task.partition, task.attempt)
     groups = groups_of(task.partition, task.parallelism, task.max_parallelism)
-    ids = frozenset(task.state_ids)
-    entries = newest([_blocks(storage, ref, groups, ids) for ref in task.files])
+    entries = read_chain(storage, task.files, groups, frozenset(task.state_ids).__contains__)
     covers = task.files[-1].mark
     fail_point("compaction:write")
     if task.base:
         return write_base(storage, name, chain.from_iterable(starmap(zip, live(entries))), identity, covers=covers)
     return write_merged_delta(storage, name, chain.from_iterable(starmap(zip, entries)), identity, covers=covers)
-
-
-def _blocks(storage: Storage, ref: FileRef, groups: range, ids: frozenset[int]) -> Iterator[Block]:
-    wanted = range(max(groups.start, ref.lo), min(groups.stop, ref.hi))
-    return read_entries(storage, ref, groups=wanted, keep=ids.__contains__)

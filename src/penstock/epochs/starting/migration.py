@@ -27,11 +27,12 @@ from penstock.jobs import paths
 from penstock.jobs.manifest import StateLayout
 from penstock.state.encoding.evolution import needs_trust
 from penstock.state.encoding.keys import key_codec
-from penstock.state.entries.entry_keys import split_entry_key
-from penstock.state.entries.layout import group_of_store_key, state_id_of_store_key, timer_key
-from penstock.state.entries.rewriting import Entries, Values
-from penstock.state.files.durable import FileIdentity, FileRef, read_entries, write_merged_delta
-from penstock.state.files.merging import live, newest
+from penstock.state.encoding.stored_values import STAMP_SIZE
+from penstock.state.entries.kinds import StateKind, kind_of
+from penstock.state.entries.rewriting import EntryRewriter, ValueRewriter
+from penstock.state.entries.store_keys import HEAD_SIZE, group_of_store_key, state_id_of_store_key, timer_key
+from penstock.state.files.durable import FileIdentity, FileRef, write_merged_delta
+from penstock.state.files.merging import read_live
 from penstock.state.key_groups import groups_of
 from penstock.state.overlay.handles import state_codec
 from penstock.storage import Storage
@@ -61,9 +62,10 @@ class StateRewriter:
         state = self._state = declaration.state
         self._declaration = declaration
         self._rewriting = rewriting
+        self._kind: StateKind = kind_of(stored)
         self._keys = key_codec(declaration.key_type)
         codec = state_codec(state)
-        self._values = Values(
+        self._values = ValueRewriter(
             codec=codec,
             schema=codec.schema,
             aliases=state.aliases,
@@ -76,8 +78,8 @@ class StateRewriter:
         if state.ttl is not None and anew:
             now = times.now(declaration.step, state.ttl.time)
             expires = MAX_WATERMARK if now == MIN_WATERMARK else min(now + state.ttl.ms, MAX_WATERMARK)
-        self._entries = Entries(
-            kind=stored.kind,
+        self._entries = EntryRewriter(
+            kind=self._kind,
             values=self._values,
             now=times.now(declaration.step, clock) if stored.ttl else None,
             stamped=state.ttl is not None,
@@ -101,14 +103,14 @@ class StateRewriter:
     def timer(self, key: bytes) -> bytes:
         """The timer that removes what has expired of an entry's key."""
         assert self.timer_id is not None
-        encoded = split_entry_key(key, self._declaration.kind, self._declaration.namespace).encoded
-        return timer_key(group_of_store_key(key), self.timer_id, self.due, encoded)
+        (space,) = self._kind.split([key[HEAD_SIZE:]], self._declaration.namespace).spaces
+        return timer_key(group_of_store_key(key), self.timer_id, self.due, space)
 
     def _error(self, error: Exception, key: bytes, data: bytes) -> PenstockError:
         declaration, function = self._declaration, self._state.migrate
         where = f"state {declaration.name!r} of step {declaration.step!r}"
         try:
-            shown = repr(self._keys.decode(split_entry_key(key, declaration.kind, declaration.namespace).key))
+            shown = repr(self._keys.decode(self._kind.place(key[HEAD_SIZE:], declaration.namespace).key))
         except PenstockError:
             shown = repr(key)
         detail = f"key: {shown:.200}\nstored value: {self._plain(data)}\n"
@@ -127,10 +129,9 @@ class StateRewriter:
         )
 
     def _plain(self, data: bytes) -> str:
-        skipped = 8 if self._rewriting.stored.ttl else 0
-        skipped += 4 if self._declaration.kind == "list" else 0
         try:
-            return f"{self._values.plain(data[skipped:])!r:.300}"
+            skip = STAMP_SIZE if self._rewriting.stored.ttl else 0
+            return f"{', '.join(repr(self._values.plain(item[skip:])) for item in self._kind.items(data)):.300}"
         except Exception:
             return f"{data!r:.300}"
 
@@ -180,11 +181,7 @@ def rewritten_entries(
     """The entries of migrating states as they are to be, and new timers, in order."""
 
     def stored(numbers: Collection[int]) -> Iterator[tuple[bytes, bytes]]:
-        wanted = [range(max(groups.start, ref.lo), min(groups.stop, ref.hi)) for ref in chain]
-        runs = [
-            read_entries(storage, ref, groups=mine, keep=numbers.__contains__) for ref, mine in zip(chain, wanted, strict=True)
-        ]
-        for keys, values in live(newest(runs)):
+        for keys, values in read_live(storage, chain, groups, numbers.__contains__):
             yield from zip(keys, values, strict=True)
 
     def timers(number: int, one: StateRewriter) -> Iterator[Entry]:

@@ -30,10 +30,11 @@ from penstock.runtime.ordering import merged_keyed
 from penstock.runtime.rolling import ByField, Rolling
 from penstock.runtime.services import TIMER_STATES, Services
 from penstock.state.descriptors import declared_states, state_calls
+from penstock.state.entries.kinds import TIMERS
 from penstock.state.overlay.handles import bind_states, check_defaults
 from penstock.state.overlay.keyed import KeyedState, Slot
 from penstock.state.overlay.timers import Timer, TimerQueue
-from penstock.state.overlay.writes import Place
+from penstock.state.overlay.writes import StateLabel
 
 Method = Callable[[Any, Any], Any]
 
@@ -97,7 +98,7 @@ class KeyedProcess(Definition):
         return tuple(
             StateDeclaration(step=step, name=name, state=state, kind=state.kind, **keys)
             for name, state in declared_states(self.body).items()
-        ) + tuple(StateDeclaration(step=step, name=name, state=None, kind="timers", **keys) for name in TIMER_STATES)
+        ) + tuple(StateDeclaration(step=step, name=name, state=None, kind=TIMERS.name, **keys) for name in TIMER_STATES)
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return KeyedProcessOperator(step, services, inputs, self)
@@ -115,7 +116,7 @@ class KeyedProcessOperator(Operator):
             self.keyed,
             states,
             lambda name: services.state_id(step, name),
-            lambda name: Place(step=step, state=name, function=definition.function(), tolerant=self.errors != "fail"),
+            lambda name: StateLabel(step=step, state=name, function=definition.function(), tolerant=self.errors != "fail"),
         )
         for name, handle in handles.items():
             object.__setattr__(function, name, handle)

@@ -2,7 +2,7 @@
 
 Laws:
 - What counts is what a state holds for a key, not how it came there: a list is compared as a whole, windows over columns by their
-  rows (`window_rows`), in whatever epochs they were written; and so are snapshots with different numbers of key groups.
+  rows (`StateKind.contents`), in whatever epochs they were written; and so are snapshots with different numbers of key groups.
 - Streaming: a few blocks of each side are in memory. (Of windows over columns, a key group.)
 """
 
@@ -18,15 +18,14 @@ import msgspec
 import pyarrow as pa
 
 from penstock.ids import MIN_WATERMARK
-from penstock.jobs.manifest import StateInfo
 from penstock.snapshots.edit.regrouping import regrouped
-from penstock.snapshots.edit.sorting import Sorter, as_blocks, as_entries
+from penstock.snapshots.edit.sorting import Sorter, as_blocks
 from penstock.snapshots.savepoint.format import SavedState
-from penstock.snapshots.tabular.columns import Columns
-from penstock.snapshots.tabular.kinds import CHUNKED
-from penstock.snapshots.view.content import Content, Entries, open_content
+from penstock.snapshots.view.content import Content, open_content
 from penstock.snapshots.view.lookup import readable
-from penstock.snapshots.view.window_rows import rows_of_chunks, shown_row
+from penstock.state.entries.entry_columns import GroupedEntries
+from penstock.state.entries.kinds import StateKind, kind_of
+from penstock.state.entries.state_table import StateTable
 from penstock.state.files.durable import Block
 from penstock.state.key_groups import KeyGroups
 
@@ -114,9 +113,10 @@ def _compare(
         result.note = "its type has changed"
     groups = a.info.key_groups
     with ExitStack() as held:
-        left = iter(()) if one is None else _logical(a, one, groups, held)
-        right = iter(()) if other is None else _logical(b, other, groups, held)
-        pairs = _Pairs(result, examples, _Shower(a, one), _Shower(b, other))
+        kind, left = (None, iter(())) if one is None else _logical(a, one, groups, held)
+        kind, right = (kind, iter(())) if other is None else _logical(b, other, groups, held)
+        assert kind is not None
+        pairs = _Pairs(result, examples, _Shower(a, one, kind), _Shower(b, other, kind))
         for before, after in _aligned(as_blocks(left), as_blocks(right)):
             pairs.take(before, after)
     if one is None or other is None:
@@ -127,49 +127,12 @@ def _compare(
 # --- what a state holds --------------------------------------------------------------------------------------------------------
 
 
-def _logical(content: Content, saved: SavedState, key_groups: KeyGroups, held: ExitStack) -> Entries:
-    """The entries of a state by these key groups, without what only tells of how they came there."""
+def _logical(content: Content, saved: SavedState, key_groups: KeyGroups, held: ExitStack) -> tuple[StateKind, GroupedEntries]:
+    """What a state holds, by these key groups."""
     info = saved.info
-    if info.kind in CHUNKED:
-        rows = rows_of_chunks(content.entries(saved.number), info, content.info.watermarks.get(info.step, MIN_WATERMARK))
-        if rows is not None:
-            if key_groups == content.info.key_groups:
-                return rows
-            sorter = held.enter_context(Sorter())
-            skip = _times(info) * 8
-            for _, keys, values in rows:
-                groups = key_groups.of_many([key[skip:] for key in keys]).tolist()
-                sorter.add(zip(groups, keys, values, strict=True))
-            return as_entries(sorter.blocks())
-    entries = regrouped(content, saved.number, info, key_groups, held.enter_context(Sorter()))
-    return _whole_lists(entries) if info.kind == "list" else entries
-
-
-def _times(info: StateInfo) -> int:
-    return 2 if info.kind == "session runs" else 1
-
-
-def _whole_lists(entries: Entries) -> Entries:
-    """The chunks of a list as one: they follow each other."""
-    held: tuple[int, bytes, list[bytes]] | None = None
-    for group, keys, values in entries:
-        out_keys: list[bytes] = []
-        out_values: list[bytes] = []
-        for key, value in zip(keys, values, strict=True):
-            space = key[:-8]
-            if held is not None and held[:2] == (group, space):
-                held[2].append(value)
-                continue
-            if held is not None and held[0] != group:
-                yield held[0], [held[1] + bytes(8)], [b"".join(held[2])]
-            elif held is not None:
-                out_keys.append(held[1] + bytes(8))
-                out_values.append(b"".join(held[2]))
-            held = (group, space, [value])
-        if out_keys:
-            yield group, out_keys, out_values
-    if held is not None:
-        yield held[0], [held[1] + bytes(8)], [b"".join(held[2])]
+    watermark = content.info.watermarks.get(info.step, MIN_WATERMARK)
+    kind, entries = kind_of(info).contents(content.entries(saved.number), info, watermark)
+    return kind, regrouped(entries, kind, info, content.info.key_groups, key_groups, held.enter_context(Sorter()))
 
 
 # --- side by side --------------------------------------------------------------------------------------------------------------
@@ -239,20 +202,19 @@ class _Pairs:
 class _Shower:
     """Entries for people: (what it is of, its value)."""
 
-    def __init__(self, content: Content, saved: SavedState | None) -> None:
+    def __init__(self, content: Content, saved: SavedState | None, kind: StateKind) -> None:
         self._content = content
         self._saved = saved
-        self._columns: Columns | None = None
+        self._kind = kind
+        self._columns: StateTable | None = None
 
     def show(self, raw_key: bytes, raw_value: bytes) -> tuple[dict[str, Any], Any]:
         assert self._saved is not None
-        info = self._saved.info
-        if info.kind in CHUNKED and raw_value[:1] == b"{":
-            return shown_row(info, raw_key, raw_value)
+        if self._kind.in_plain_text:
+            return self._kind.shown(raw_key, raw_value)
         if self._columns is None:
             self._columns = self._content.columns(self._saved.number)
         (row,) = readable(pa.Table.from_arrays(self._columns.read([raw_key], [raw_value]), schema=self._columns.schema))
         value = row.pop("value", row.pop("aggregates", None))
-        if info.kind == "list":
-            row.pop("chunk")
+        row.pop("chunk", None)
         return row, value

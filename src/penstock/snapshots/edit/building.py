@@ -33,15 +33,16 @@ from penstock.runtime.services import TIMER_STATES
 from penstock.snapshots.edit.editing import StateEditor
 from penstock.snapshots.edit.row_input import tables_of
 from penstock.snapshots.edit.sorting import Sorter, as_entries, write_entries
-from penstock.snapshots.replay.entries import elements_of
 from penstock.snapshots.savepoint.format import SavedJob, SavepointInfo, SavepointWriter
-from penstock.snapshots.tabular.columns import Columns, schema_of_keys
-from penstock.snapshots.tabular.kinds import Undeclared, keyed_layout
-from penstock.snapshots.tabular.shapes import JSON_METADATA
-from penstock.state.entries.layout import sortable_time
+from penstock.state.encoding.stored_values import STAMP_SIZE, stamp_of
+from penstock.state.entries.entry_columns import Undeclared
+from penstock.state.entries.kinds import kind_of, state_named
+from penstock.state.entries.state_table import StateTable, schema_of_keys
+from penstock.state.entries.store_keys import sortable_time
 from penstock.state.files.merging import newest
 from penstock.state.key_groups import NEW_JOBS, KeyGroups, check_parallelism, default_max_parallelism
 from penstock.state.overlay.handles import state_codec
+from penstock.state.tabular.conversions import JSON_METADATA
 from penstock.storage import open_storage
 from penstock.windows.step import KEY_TIMERS
 
@@ -65,7 +66,7 @@ class BuiltState(StateEditor):
 
     def __init__(self, declaration: StateDeclaration, key_groups: KeyGroups, held: ExitStack, builder: SnapshotBuilder) -> None:
         info = describe_state(declaration)
-        super().__init__(info, Columns(info, key_groups), lambda: iter(()), held)
+        super().__init__(info, StateTable(info, key_groups), lambda: iter(()), held)
         self._declaration = declaration
         self._builder = builder
 
@@ -101,11 +102,11 @@ class BuiltState(StateEditor):
             before.naive,
         )
         if found != before:
-            self.columns = Columns.of(self.info, self.columns.key_groups, found)
+            self.columns = StateTable(self.info, self.columns.key_groups, found)
 
     def _with_expiry(self, table: pa.Table) -> pa.Table:
         ttl = None if self._declaration.state is None else self._declaration.state.ttl
-        if ttl is None or self.info.kind == "list" or "expires" in table.column_names:
+        if ttl is None or "expires" not in self.schema.names or "expires" in table.column_names:
             return table
         if ttl.time == "event":
             raise StateError(
@@ -119,12 +120,13 @@ class BuiltState(StateEditor):
         state = self._declaration.state
         if state is None:
             return
-        codec, skip = state_codec(state), 8 if state.ttl is not None else 0
+        codec, skip = state_codec(state), STAMP_SIZE if state.ttl is not None else 0
         if codec.needs_trust:
             return
+        kind = kind_of(self.info)
         for _, _, value in entries:
-            for one in elements_of(value) if self.info.kind == "list" else (value,):
-                codec.read(one[skip:])
+            for item in kind.items(value):
+                codec.read(item[skip:])
 
 
 def _listed(key: Any) -> Any:
@@ -183,7 +185,8 @@ class SnapshotBuilder:
 
     def state(self, step: str, name: str | None = None) -> StateEditor:
         """A state of the program; timers are states too, `timers:event` and `timers:processing`."""
-        key = self._resolve(step, name)
+        info = state_named(map(describe_state, self._declared.values()), step, name)
+        key = (info.step, info.name)
         if key not in self._states:
             self._states[key] = BuiltState(self._declared[key], self._key_groups, self._held, self)
         return self._states[key]
@@ -203,13 +206,14 @@ class SnapshotBuilder:
         queues = [(str(declaration.step), names[2 if event else 3]) for names in (TIMER_STATES, KEY_TIMERS)]
         key = next(q for q in queues if q in self._declared and self._declared[q].namespace == declaration.namespace)
         info = describe_state(declaration)
-        spaces = keyed_layout(info).spaces([raw for _, raw, _ in entries])
+        kind = kind_of(info)
+        spaces = kind.split([raw for _, raw, _ in entries], info.namespace).spaces
         granule = max(1, ttl.ms // 10)
         due = {
             (group, sortable_time(-(-stamp // granule) * granule) + space, b"")
             for (group, _, value), space in zip(entries, spaces, strict=True)
-            for stamp in _stamps(value, info.kind)
-            if stamp < MAX_WATERMARK
+            for item in kind.items(value)
+            if (stamp := stamp_of(item)) < MAX_WATERMARK
         }
         self._ttl_queue(key).add(due)
 
@@ -235,28 +239,3 @@ class SnapshotBuilder:
                 sources=self.sources,
                 watermarks=self.watermarks,
             )
-
-    def _resolve(self, step: str, name: str | None) -> tuple[str, str]:
-        if name is not None and (step, name) in self._declared:
-            return step, name
-        mine = [declared for (of, declared) in self._declared if of == step]
-        kept = [declared for declared in mine if self._declared[(step, declared)].kind != "timers"]
-        if name is None and len(kept) == 1:
-            return step, kept[0]
-        if not mine:
-            steps = ", ".join(sorted({of for of, _ in self._declared}))
-            raise StateError(f"the program has no step {step!r} with state", hint=f"it has {steps or 'none'}")
-        what = f"step {step!r} has several states" if name is None else f"step {step!r} has no state {name!r}"
-        raise StateError(what, hint=f"its states: {', '.join(mine)}")
-
-
-def _stamps(value: bytes, kind: str) -> list[Milliseconds]:
-    """When what is in an entry expires."""
-    if kind != "list":
-        return [int.from_bytes(value[:8], "big", signed=True)]
-    found, at = [], 0
-    while at < len(value):
-        size = int.from_bytes(value[at : at + 4], "big")
-        found.append(int.from_bytes(value[at + 4 : at + 12], "big", signed=True))
-        at += 4 + size
-    return found

@@ -27,10 +27,11 @@ from penstock.jobs.manifest import Restored, SourceState, StateInfo
 from penstock.snapshots.edit.row_input import tables_of
 from penstock.snapshots.edit.sorting import Blocks, Sorter, as_blocks, as_entries, write_entries
 from penstock.snapshots.savepoint.format import SavedState, SavepointInfo, SavepointWriter
-from penstock.snapshots.tabular.columns import Columns
-from penstock.snapshots.tabular.kinds import CHUNKED, keyed_layout
-from penstock.snapshots.view.content import Content, Entries, converted, open_content, state_of
+from penstock.snapshots.view.content import Content, converted, open_content, state_of
 from penstock.snapshots.view.lookup import Lookup
+from penstock.state.entries.entry_columns import GroupedEntries
+from penstock.state.entries.kinds import kind_of
+from penstock.state.entries.state_table import StateTable
 from penstock.state.files.durable import Block
 from penstock.state.files.merging import live, newest
 from penstock.storage import open_storage
@@ -49,9 +50,9 @@ def edit(uri: str) -> SnapshotEditor:
 
 
 class StateEditor:
-    """Changes of one state. Rows have the columns that `schema` says: see `penstock.snapshots.tabular.columns`."""
+    """Changes of one state. Rows have the columns that `schema` says: see `penstock.state.entries.state_table`."""
 
-    def __init__(self, info: StateInfo, columns: Columns, base: Blocks, held: ExitStack) -> None:
+    def __init__(self, info: StateInfo, columns: StateTable, base: Blocks, held: ExitStack) -> None:
         self.info = info
         self.columns = columns
         self.changed = False
@@ -68,15 +69,15 @@ class StateEditor:
 
     def remove(self, *keys: Any) -> None:
         """Remove all entries of these keys."""
-        if self.info.kind in CHUNKED:
+        kind, before = kind_of(self.info), self._blocks
+        if kind.many_keys:
             where = f"{self.info.name!r} of step {self.info.step!r}"
             raise StateError(f"state {where} keeps keys together in chunks", hint="remove whole chunks, by map")
         gone = {Lookup.encode(self.info, self.columns, key) for key in keys}
-        layout, before = keyed_layout(self.info), self._blocks
 
         def kept() -> Iterator[Block]:
             for block in live(before()):
-                stay = [key not in gone for key in layout.keys([key[2:] for key in block[0]])]
+                stay = [key not in gone for key in kind.keys([key[2:] for key in block[0]], self.info.namespace)]
                 yield (
                     [key for key, one in zip(block[0], stay, strict=True) if one],
                     [value for value, one in zip(block[1], stay, strict=True) if one],
@@ -115,7 +116,7 @@ class StateEditor:
     def clear(self) -> None:
         self._set(lambda: iter(()))
 
-    def entries(self) -> Entries:
+    def entries(self) -> GroupedEntries:
         """What the state holds now."""
         return as_entries(self._blocks())
 
@@ -233,19 +234,8 @@ class SnapshotEditor:
                 writer = savepoint.state(saved.info, number=number, next_due=due)
                 entries = editor.entries() if editor is not None else self._content.entries(number)
                 write_entries(writer, entries)
-            return savepoint.finish(
-                job=info.job,
-                epoch=info.epoch,
-                program=info.program,
-                config=info.config,
-                parent=parent_of(self._content),
-                processing_time=info.processing_time,
-                finished=info.finished,
-                drained=info.drained,
-                sources=self.sources,
-                watermarks=self.watermarks,
-                left_out=info.left_out,
-            )
+            made_of = {"parent": parent_of(self._content), "sources": self.sources, "watermarks": self.watermarks}
+            return savepoint.finish(**{**info.about(), **made_of})
 
 
 def _base(content: Content, number: int) -> Iterator[Block]:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import StateError
-from penstock.snapshots.tabular.columns import FROM_PANDAS
-from penstock.snapshots.tabular.shapes import EXACT, inexact
+from penstock.state.entries.state_table import FROM_PANDAS
+from penstock.state.tabular.conversions import EXACT, inexact
 
 _UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError)
 _NULLS = ("NoneType", "NAType", "NaTType")

@@ -14,10 +14,10 @@ import msgspec
 import pyarrow as pa
 
 from penstock.snapshots.savepoint.state_file import StateWriter
-from penstock.snapshots.view.content import Entries
-from penstock.state.entries.layout import group_prefix
+from penstock.state.entries.entry_columns import GroupedEntries
+from penstock.state.entries.store_keys import group_prefix
 from penstock.state.files.durable import Block
-from penstock.state.files.merging import live, newest
+from penstock.state.files.merging import live, newest, stretches
 
 IN_MEMORY = 64 * 1024 * 1024
 _OVERHEAD = 150
@@ -101,29 +101,20 @@ def _read(path: str) -> Iterator[Block]:
             yield _unpack(memoryview(raw))
 
 
-def as_blocks(entries: Entries) -> Iterator[Block]:
+def as_blocks(entries: GroupedEntries) -> Iterator[Block]:
     """Entries of a snapshot, with their group in the key."""
     for group, keys, values in entries:
         head = group_prefix(group)
         yield [head + key for key in keys], list(values)
 
 
-def as_entries(blocks: Iterable[Block]) -> Entries:
+def as_entries(blocks: Iterable[Block]) -> GroupedEntries:
     """The inverse, without removed ones."""
     for keys, values in live(blocks):
-        start = 0
-        while start < len(keys):
-            head = keys[start][:2]
-            stop = start + 1
-            if keys[-1][:2] == head:
-                stop = len(keys)
-            else:
-                while keys[stop][:2] == head:
-                    stop += 1
-            yield int.from_bytes(head, "big"), [key[2:] for key in keys[start:stop]], values[start:stop]
-            start = stop
+        for head, mine in stretches(keys, 2):
+            yield int.from_bytes(head, "big"), [key[2:] for key in keys[mine]], values[mine]
 
 
-def write_entries(writer: StateWriter, entries: Entries) -> None:
+def write_entries(writer: StateWriter, entries: GroupedEntries) -> None:
     for group, keys, values in entries:
         writer.group(group, keys, values)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import MISSING, asdict, fields
 from typing import Any
 
 import msgspec
 
-from penstock.snapshots.replay.plain_values import to_plain
-from penstock.snapshots.replay.result import ABSENT, NO_KEY, Difference, Event, Replay, StateChange, StepReplay
+from penstock.snapshots.replay.result import ABSENT, Event, Replay, StepReplay
 from penstock.snapshots.replay.watching.peeking import More
+from penstock.state.encoding.json_values import to_plain
 
 VERSION = 1
 
+_VALUES = frozenset(("key", "map_key", "value", "before", "after", "committed", "replayed"))
+"""Fields that hold what users have given."""
+
 
 def replay_data(replay: Replay) -> dict[str, Any]:
-    """Values are written as in `penstock.snapshots.replay.plain_values`; what that cannot hold is shown as text."""
+    """Values are written as in `penstock.state.encoding.json_values`; what that cannot hold is shown as text."""
     return {
         "version": VERSION,
         "job": replay.job,
@@ -29,7 +32,7 @@ def replay_data(replay: Replay) -> dict[str, Any]:
         "verdict": {
             "reproduced": replay.verdict.reproduced,
             "entries": replay.verdict.entries,
-            "differences": [_difference(one) for one in replay.verdict.differences],
+            "differences": [_data(one, always=("step",)) for one in replay.verdict.differences],
             "more": replay.verdict.more,
         },
         "failure": None if replay.failure is None else msgspec.to_builtins(replay.failure),
@@ -42,64 +45,32 @@ def replay_data(replay: Replay) -> dict[str, Any]:
 
 def _step(step: StepReplay) -> dict[str, Any]:
     counted = {field.name: getattr(step, field.name) for field in fields(step) if field.name not in ("events", "changes")}
-    return {**counted, "events": [_event(one) for one in step.events], "changes": [_change(one) for one in step.changes]}
+    return {**counted, "events": [_event(one) for one in step.events], "changes": [_data(one) for one in step.changes]}
 
 
 def _event(event: Event) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "number": event.number,
-        "epoch": event.epoch,
-        "partition": event.partition,
-        "kind": event.kind,
-        "watermark": event.watermark_ms,
-    }
-    if event.key is not NO_KEY:
-        data["key"] = shown(event.key)
-    if event.window is not None:
-        data["window"] = list(event.window)
-    if event.kind in ("record", "timer"):
-        data["value"] = shown(event.value)
-        data["timestamp"] = event.timestamp_ms
-    if event.domain is not None:
-        data["domain"] = event.domain
-    if event.late:
-        data["late"] = True
-    data["outputs"] = [
-        {"value": shown(one.value), "timestamp": one.timestamp_ms, **({} if one.tag is None else {"tag": one.tag})}
-        for one in event.outputs
-    ]
+    given = ("value", "timestamp_ms") if event.kind in ("record", "timer") else ()
+    data = _data(event, always=("watermark_ms", "outputs", *given))
+    data["outputs"] = [_data(one, always=("timestamp_ms",)) for one in event.outputs]
     if event.timers:
-        data["timers"] = [{"time": t.time, "domain": t.domain, "deleted": t.deleted} for t in event.timers]
+        data["timers"] = [asdict(one) for one in event.timers]
     for name, state in (("before", event.before), ("after", event.after)):
         if state is not None:
             data[name] = {key: shown(value) for key, value in state.items()}
-    if event.error is not None:
-        data["error"] = event.error
     return data
 
 
-def _change(change: StateChange) -> dict[str, Any]:
-    data: dict[str, Any] = {"epoch": change.epoch, "state": change.state, "kind": change.kind}
-    if change.key is not NO_KEY:
-        data["key"] = shown(change.key)
-    if change.window is not None:
-        data["window"] = list(change.window)
-    if change.map_key is not NO_KEY:
-        data["map_key"] = shown(change.map_key)
-    for name, value in (("before", change.before), ("after", change.after)):
-        if value is not ABSENT:
-            data[name] = shown(value)
-    return data
-
-
-def _difference(difference: Difference) -> dict[str, Any]:
-    data: dict[str, Any] = {"what": difference.what, "step": difference.step}
-    if difference.key is not NO_KEY:
-        data["key"] = shown(difference.key)
-    for name, value in (("committed", difference.committed), ("replayed", difference.replayed)):
-        if value is not ABSENT:
-            data[name] = shown(value)
-    return data
+def _data(one: Any, *, always: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The fields that are not as they are by default, and some in any case."""
+    found: dict[str, Any] = {}
+    for field in fields(one):
+        value = getattr(one, field.name)
+        default = value is field.default or (field.default_factory is not MISSING and not value)
+        if value is ABSENT or (default and field.name not in always):
+            continue
+        name = field.name.removesuffix("_ms")
+        found[name] = shown(value) if name in _VALUES else list(value) if name == "window" else value
+    return found
 
 
 def shown(value: Any) -> Any:

@@ -1,48 +1,24 @@
-"""Entries of the state store as people know them: step, state, key, window, value.
-
-value       group · state id · key · [window]                       → value
-map         group · state id · key · [window] · map key             → value
-list        group · state id · key · [window] · number of a chunk   → elements
-timers      group · state id · time · key · [window]
-chunks      group · state id · time · level                         → rows, one for each key
-"""
+"""Entries of the state store as people know them: step, state, key, window, value."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
-from penstock.ids import Epoch
+from penstock.ids import Epoch, Milliseconds
 from penstock.plan.definition import StateDeclaration
 from penstock.plan.nodes import Graph
 from penstock.snapshots.replay.result import ABSENT, NO_KEY, StateChange, Window
-from penstock.state.descriptors import MapState
+from penstock.state.descriptors import sub_keys_of
 from penstock.state.encoding.keys import KeyCodec, key_codec
-from penstock.state.entries.entry_keys import end_of_value
-from penstock.state.entries.layout import HEAD_SIZE, TIMER_HEAD_SIZE, split_timer_key, state_id_of_store_key
+from penstock.state.encoding.stored_values import STAMP_SIZE, stamp_of, stamped
+from penstock.state.entries.kinds import EntryPlace, kinds
+from penstock.state.entries.store_keys import HEAD_SIZE, split_timer_key, state_id_of_store_key
 from penstock.state.overlay.handles import state_codec
-from penstock.windows.columnar.vectors import load_vector
 from penstock.windows.window import decode_window
-
-VALUES = frozenset(("value", "reducing", "aggregating"))
-CHUNK_NUMBER = 8
 
 Entry = tuple[bytes, bytes | None, bytes | None]
 """A store key, what was there before, and what is there after."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an entry is. `key`: encoded, without its window; `sub`: a map's key, encoded, or a list's chunk; `time`: of a timer
-    or chunk."""
-
-    key: bytes
-    window: bytes = b""
-    sub: bytes = b""
-    time: int | None = None
 
 
 class StateForm:
@@ -51,74 +27,35 @@ class StateForm:
     def __init__(self, declaration: StateDeclaration) -> None:
         self.step = declaration.step
         self.name = declaration.name
-        self.kind = declaration.kind
+        self.kind = kinds()[declaration.kind]
         self.namespace = declaration.namespace
         self.declaration = declaration
         self.keys: KeyCodec = key_codec(declaration.key_type)
         state = declaration.state
         self.ttl = state is not None and state.ttl is not None
-        self.sub_keys: KeyCodec | None = key_codec(state.key_type) if isinstance(state, MapState) else None
+        self.sub_keys = sub_keys_of(state)
         self._codec = None if state is None else state_codec(state)
 
-    @property
-    def chunked(self) -> bool:
-        """Rows of many keys in one entry: windows over columns."""
-        return self.kind != "timers" and self._codec is None
+    def place(self, store_key: bytes) -> EntryPlace:
+        return self.kind.place(store_key[HEAD_SIZE:], self.namespace)
 
-    def place(self, store_key: bytes) -> Place:
-        if self.kind == "timers":
-            time, encoded = split_timer_key(store_key)[2:]
-            key, window = self._without_window(encoded)
-            return Place(key, window, time=time)
-        if self.chunked:
-            return Place(b"", sub=store_key[TIMER_HEAD_SIZE:], time=split_timer_key(store_key)[2])
-        rest = store_key[HEAD_SIZE:]
-        if self.kind in VALUES:
-            return Place(*self._without_window(rest))
-        if self.kind == "list":
-            return Place(*self._without_window(rest[:-CHUNK_NUMBER]), sub=rest[-CHUNK_NUMBER:])
-        end = end_of_value(rest)
-        return Place(rest[:end], rest[end : end + self.namespace], rest[end + self.namespace :])
+    def value(self, place: EntryPlace, entries: Iterable[bytes]) -> Any:
+        """The value that entries make: of a timer its time, of a list all its items."""
+        return self.kind.value(place, [self._read(item) for data in entries for item in self.kind.items(data)])
 
-    def _without_window(self, encoded: bytes) -> tuple[bytes, bytes]:
-        cut = len(encoded) - self.namespace
-        return encoded[:cut], encoded[cut:]
+    def expiries(self, entries: Iterable[bytes]) -> list[Milliseconds]:
+        """When items expire, if they do."""
+        return [stamp_of(item) for data in entries for item in self.kind.items(data)] if self.ttl else []
 
-    def value(self, data: bytes) -> Any:
-        """The value of an entry; of a list's chunk, its elements."""
-        if self.kind == "list":
-            return [self._one(element) for element in elements_of(data)]
-        return self._one(data)
-
-    def expiry(self, data: bytes) -> int | None:
-        """When a value, or a list's element, expires."""
-        return int.from_bytes(data[:8], "big", signed=True) if self.ttl else None
-
-    def encode(self, value: Any, expires: int | None = None) -> bytes:
-        """The inverse of `value`, for one value or element."""
+    def encode(self, value: Any, expires: Milliseconds | None = None) -> bytes:
+        """An item."""
         assert self._codec is not None
         data = self._codec.write(value)
-        return (expires or 0).to_bytes(8, "big", signed=True) + data if self.ttl else data
+        return stamped(expires or 0, data) if self.ttl else data
 
-    def _one(self, data: bytes) -> Any:
+    def _read(self, data: bytes) -> Any:
         assert self._codec is not None
-        return self._codec.read(data[8:] if self.ttl else data)
-
-    def rows(self, data: bytes | None) -> dict[bytes, list[Any]]:
-        """The rows of a chunk by encoded key: for each aggregate its vectors' values."""
-        if data is None:
-            return {}
-        _, _, keys, vectors = msgspec.msgpack.decode(data, type=tuple[int, str, list[bytes], list[list[tuple[str, bytes]]]])
-        columns = [[load_vector(kind, blob).tolist() for kind, blob in each] for each in vectors]
-        found: dict[bytes, list[Any]] = {}
-        for number, key in enumerate(keys):
-            row = _unboxed([_unboxed([vector[number] for vector in each]) for each in columns])
-            found.setdefault(key, []).append(row)
-        return found
-
-
-def _unboxed(values: list[Any]) -> Any:
-    return values[0] if len(values) == 1 else values
+        return self._codec.read(data[STAMP_SIZE:] if self.ttl else data)
 
 
 class StateForms(dict[int, StateForm]):
@@ -131,63 +68,54 @@ class StateForms(dict[int, StateForm]):
     def of_entry(self, store_key: bytes) -> StateForm | None:
         return self.get(state_id_of_store_key(store_key))
 
+    def shared_prefix(self, store_key: bytes) -> bytes:
+        """What the store keys begin with of all entries that make one value."""
+        form = self.of_entry(store_key)
+        return store_key if form is None else form.kind.shared_prefix(store_key)
+
     def changes(
         self, epoch: Epoch, entries: Iterable[Entry], chunks_before: Callable[[bytes], Iterable[tuple[bytes, bytes]]]
     ) -> list[StateChange]:
         """Entries as changes; `chunks_before` gives all entries that begin with a prefix as they were before."""
         found: list[StateChange] = []
-        lists: dict[bytes, dict[bytes, bytes | None]] = {}
+        changed: dict[bytes, dict[bytes, tuple[bytes | None, bytes | None]]] = {}
         chunks: dict[tuple[int, int], tuple[StateForm, list[Entry]]] = {}
         for store_key, before, after in entries:
             form = self.of_entry(store_key)
             if form is None:
                 continue
-            if form.chunked:
+            if form.kind.many_keys:
                 time = split_timer_key(store_key)[2]
                 chunks.setdefault((state_id_of_store_key(store_key), time), (form, []))[1].append((store_key, before, after))
-            elif form.kind == "list":
-                lists.setdefault(store_key[:-CHUNK_NUMBER], {})[store_key] = after
-            elif before != after:
-                found.append(_change(epoch, form, store_key, before, after))
-        for prefix, changed in lists.items():
-            form = self.of_entry(prefix)
+            elif form.kind.spread or before != after:
+                changed.setdefault(self.shared_prefix(store_key), {})[store_key] = before, after
+        for whole, mine in changed.items():
+            form = self.of_entry(whole)
             assert form is not None
-            was: dict[bytes, bytes | None] = dict(chunks_before(prefix))
-            now = {**was, **changed}
-            place = form.place(prefix + bytes(CHUNK_NUMBER))
-            found.append(
-                StateChange(
-                    epoch=epoch,
-                    state=form.name,
-                    kind=form.kind,
-                    key=readable_key(form, place.key),
-                    window=window_of(place.window),
-                    before=_elements(form, was),
-                    after=_elements(form, now),
-                )
-            )
-        for (_, time), (form, mine) in chunks.items():
-            found += _row_changes(epoch, form, time, mine)
+            was: dict[bytes, bytes | None] = {key: before for key, (before, _) in mine.items()}
+            if form.kind.spread:
+                was = dict(chunks_before(whole))
+            now = {**was, **{key: after for key, (_, after) in mine.items()}}
+            found.append(_change(epoch, form, next(iter(mine)), was, now))
+        for (_, time), (form, rows) in chunks.items():
+            found += _row_changes(epoch, form, time, rows)
         return found
 
 
-def _change(epoch: Epoch, form: StateForm, store_key: bytes, before: bytes | None, after: bytes | None) -> StateChange:
+def _change(
+    epoch: Epoch, form: StateForm, store_key: bytes, before: dict[bytes, bytes | None], after: dict[bytes, bytes | None]
+) -> StateChange:
     place = form.place(store_key)
-    change = StateChange(
+    return StateChange(
         epoch=epoch,
         state=form.name,
-        kind=form.kind,
+        kind=form.kind.name,
         key=readable_key(form, place.key),
         window=window_of(place.window),
+        map_key=NO_KEY if form.sub_keys is None else form.sub_keys.decode(place.tail),
+        before=readable(form, place, (data for _, data in sorted(before.items()))),
+        after=readable(form, place, (data for _, data in sorted(after.items()))),
     )
-    if form.kind == "timers":
-        change.before = ABSENT if before is None else place.time
-        change.after = ABSENT if after is None else place.time
-        return change
-    if form.sub_keys is not None:
-        change.map_key = form.sub_keys.decode(place.sub)
-    change.before, change.after = readable(form, before), readable(form, after)
-    return change
 
 
 def _row_changes(epoch: Epoch, form: StateForm, time: int, entries: list[Entry]) -> list[StateChange]:
@@ -196,31 +124,36 @@ def _row_changes(epoch: Epoch, form: StateForm, time: int, entries: list[Entry])
     after: dict[bytes, list[Any]] = {}
     for _, was, now in entries:
         for rows, data in ((before, was), (after, now)):
-            for key, more in form.rows(data).items():
+            for key, more in form.kind.rows(data).items():
                 rows.setdefault(key, []).extend(more)
     return [
         StateChange(
             epoch=epoch,
             state=form.name,
-            kind=form.kind,
+            kind=form.kind.name,
             key=readable_key(form, key),
             map_key=time,
-            before=_unboxed(before[key]) if key in before else ABSENT,
-            after=_unboxed(after[key]) if key in after else ABSENT,
+            before=_row(before[key]) if key in before else ABSENT,
+            after=_row(after[key]) if key in after else ABSENT,
         )
         for key in dict.fromkeys([*before, *after])
         if before.get(key) != after.get(key)
     ]
 
 
-def readable(form: StateForm, data: bytes | None) -> Any:
-    """A value; its bytes, if they cannot be read any more."""
-    if data is None:
+def _row(rows: list[Any]) -> Any:
+    return rows[0] if len(rows) == 1 else rows
+
+
+def readable(form: StateForm, place: EntryPlace, entries: Iterable[bytes | None]) -> Any:
+    """The value that entries make; their bytes, if they cannot be read any more."""
+    there = [data for data in entries if data is not None]
+    if not there:
         return ABSENT
     try:
-        return form.value(data)
+        return form.value(place, there)
     except Exception:
-        return data
+        return there if form.kind.spread else there[0]
 
 
 def readable_key(form: StateForm, key: bytes) -> Any:
@@ -235,23 +168,3 @@ def window_of(encoded: bytes) -> Window | None:
         return None
     window = decode_window(encoded)
     return window.start, window.end
-
-
-def _elements(form: StateForm, chunks: dict[bytes, bytes | None]) -> Any:
-    held = [data for _, data in sorted(chunks.items()) if data is not None]
-    if not held:
-        return ABSENT
-    try:
-        return [element for data in held for element in form.value(data)]
-    except Exception:
-        return held
-
-
-def elements_of(chunk: bytes) -> list[bytes]:
-    """The encoded elements of a list's chunk."""
-    found, at = [], 0
-    while at < len(chunk):
-        size = int.from_bytes(chunk[at : at + 4], "big")
-        found.append(chunk[at + 4 : at + 4 + size])
-        at += 4 + size
-    return found

@@ -22,12 +22,12 @@ from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
 from penstock.runtime.services import Services
 from penstock.snapshots.replay.entries import Entry, StateForms
-from penstock.snapshots.replay.plain_values import to_plain
 from penstock.snapshots.replay.result import Emitted, Event
 from penstock.snapshots.replay.state_items import items_of
 from penstock.snapshots.replay.watching.trace import KeyFilter, outputs_of
+from penstock.state.encoding.json_values import to_plain
 from penstock.state.encoding.keys import KeyCodec
-from penstock.state.entries.layout import value_prefix
+from penstock.state.entries.store_keys import value_prefix
 
 VERSION = 1
 
@@ -131,16 +131,14 @@ class Recording:
         part.closed = True
         group_of = services.job.key_groups.of
         for number, form in self._forms.items():
-            if form.chunked:
+            if form.kind.many_keys:
                 continue
-            if form.kind == "timers":
-                for group in {group_of(key) for key in part.touched}:
-                    for store_key, data in services.committed.scan(value_prefix(group, number)):
-                        if form.place(store_key).key in part.touched:
-                            part.before[store_key] = data
-                continue
-            for key in part.touched:
-                part.before.update(services.committed.scan(value_prefix(group_of(key), number) + key))
+            wanted = [value_prefix(group_of(key), number) + key for key in part.touched]
+            if form.kind.by_time:  # a key's entries are anywhere in its group
+                wanted = [value_prefix(group, number) for group in {group_of(key) for key in part.touched}]
+            for prefix in wanted:
+                found = services.committed.scan(prefix)
+                part.before.update((key, data) for key, data in found if form.place(key).key in part.touched)
 
     # --- afterwards ------------------------------------------------------------------------------------------------------------
 
@@ -185,7 +183,7 @@ class Recording:
 
     def _of_touched(self, store_key: bytes, part: _Part) -> bool:
         form = self._forms.of_entry(store_key)
-        return form is not None and not form.chunked and form.place(store_key).key in part.touched
+        return form is not None and not form.kind.many_keys and form.place(store_key).key in part.touched
 
 
 def _output(emitted: Emitted) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from penstock.state.encoding.keys import key_codec
 from penstock.storage import Storage, open_storage
 
 LIMIT = 1_000
-"""So many events and changes of each step are kept, unless told otherwise."""
+"""How many events and changes of each step are kept by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

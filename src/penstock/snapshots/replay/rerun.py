@@ -32,6 +32,7 @@ from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.task import Task
 from penstock.snapshots.replay.capture import CapturedSink
 from penstock.snapshots.replay.watching.debugger import Debugger
+from penstock.state.entries.kinds import is_internal
 from penstock.state.stores.store import open_stores
 from penstock.storage import Storage
 from penstock.timing.durations import to_ms
@@ -73,7 +74,7 @@ def compile_on(graph: Graph, info: JobInfo, parent: Manifest, storage: Storage, 
     claims = compiled.states
     times = Times(processing_time=parent.processing_time, watermarks=parent.watermarks)
     layout = migrate_states(storage, compiled.layout, claims, times, job=info.job, term=TERM, epoch=parent.epoch)
-    lost = [one for number, one in before.ids.items() if int(number) not in claims.ids.values() and one.kind != "timers"]
+    lost = [one for number, one in before.ids.items() if int(number) not in claims.ids.values() and not is_internal(one.kind)]
     return Rerunnable(
         graph=compiled.graph,
         layout=layout,
@@ -234,7 +235,7 @@ def plan_next(
                 raise SourceError(
                     f"what the source {source.step!r} would read next cannot be found out here",
                     detail=f"{error.what}\n{error.detail}".rstrip(),
-                    hint=error.hint or "mend the source; epochs that are committed can be replayed",
+                    hint=error.hint or "fix the source; epochs that are committed can be replayed",
                 ) from error
     finally:
         for source in sources:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from penstock.errors import StateError
-from penstock.snapshots.replay.entries import CHUNK_NUMBER, StateForm, StateForms, elements_of, window_of
-from penstock.snapshots.replay.plain_values import from_plain, to_plain
+from penstock.snapshots.replay.entries import StateForm, StateForms, window_of
 from penstock.snapshots.replay.result import NO_KEY, Window
-from penstock.state.entries.layout import timer_key, value_prefix
+from penstock.state.encoding.json_values import from_plain, to_plain
+from penstock.state.entries.kinds import EntryPlace
+from penstock.state.entries.store_keys import value_prefix
 from penstock.state.key_groups import KeyGroups
 from penstock.windows.window import TimeWindow, encode_window
 
@@ -57,37 +59,21 @@ class StateItem:
 def items_of(forms: StateForms, entries: Iterable[tuple[bytes, bytes]]) -> list[StateItem]:
     """Entries, in order of their store keys, as items. Chunks of windows over columns are left out."""
     found: list[StateItem] = []
-    lists: dict[bytes, list[bytes]] = {}
-    for store_key, data in sorted(entries):
+    for store_key, mine in groupby(sorted(entries), key=lambda entry: forms.shared_prefix(entry[0])):
         form = forms.of_entry(store_key)
-        if form is None or form.chunked:
+        if form is None or form.kind.many_keys:
             continue
-        if form.kind == "list":
-            lists.setdefault(store_key[:-CHUNK_NUMBER], []).extend(elements_of(data))
-            continue
-        place = form.place(store_key)
+        stored = list(mine)
+        place, data = form.place(stored[0][0]), [data for _, data in stored]
+        expiries: Any = form.expiries(data) or None
         found.append(
             StateItem(
                 state=form.name,
                 key=form.keys.decode(place.key),
                 window=window_of(place.window),
-                map_key=NO_KEY if form.sub_keys is None else form.sub_keys.decode(place.sub),
-                value=place.time if form.kind == "timers" else form.value(data),
-                expires=None if form.kind == "timers" else form.expiry(data),
-            )
-        )
-    for prefix, elements in lists.items():
-        form = forms.of_entry(prefix)
-        assert form is not None
-        place = form.place(prefix + bytes(CHUNK_NUMBER))
-        chunk = b"".join(len(element).to_bytes(4, "big") + element for element in elements)
-        found.append(
-            StateItem(
-                state=form.name,
-                key=form.keys.decode(place.key),
-                window=window_of(place.window),
-                value=form.value(chunk),
-                expires=[form.expiry(element) for element in elements] if form.ttl else None,
+                map_key=NO_KEY if form.sub_keys is None else form.sub_keys.decode(place.tail),
+                value=form.value(place, data),
+                expires=expiries if form.kind.spread or expiries is None else expiries[0],
             )
         )
     return found
@@ -101,7 +87,7 @@ def entries_of(forms: StateForms, items: Iterable[StateItem], key_groups: KeyGro
         if item.state not in by_name:
             raise StateError(
                 f"the step has no state {item.state!r}, and the recorded case has some",
-                detail=f"its states: {', '.join(name for name in by_name if not name.startswith('timers:')) or 'none'}",
+                detail=f"its states: {', '.join(form.name for form in forms.values() if not form.kind.internal) or 'none'}",
                 hint="was it renamed? Change its name in the file too",
             )
         number, form = by_name[item.state]
@@ -112,15 +98,10 @@ def entries_of(forms: StateForms, items: Iterable[StateItem], key_groups: KeyGro
 def _entry(number: int, form: StateForm, item: StateItem, key_groups: KeyGroups) -> tuple[bytes, bytes]:
     key = form.keys.encode(item.key)
     group = key_groups.of(key)
-    if item.window is not None:
-        key += encode_window(TimeWindow(*item.window))
-    if form.kind == "timers":
-        return timer_key(group, number, item.value, key), b""
-    prefix = value_prefix(group, number) + key
-    if form.kind == "list":
-        expiries = item.expires or [None] * len(item.value)
-        elements = [form.encode(value, expires) for value, expires in zip(item.value, expiries, strict=True)]
-        return prefix + bytes(CHUNK_NUMBER), b"".join(len(one).to_bytes(4, "big") + one for one in elements)
-    if form.sub_keys is not None:
-        prefix += form.sub_keys.encode(item.map_key)
-    return prefix, form.encode(item.value, item.expires)
+    window = b"" if item.window is None else encode_window(TimeWindow(*item.window))
+    tail = b"" if form.sub_keys is None else form.sub_keys.encode(item.map_key)
+    place = EntryPlace(key, window, tail, item.value if form.kind.by_time else None)
+    values = form.kind.values(item.value)
+    expiries = item.expires if isinstance(item.expires, list) else [item.expires] * len(values)
+    items = [form.encode(value, expires) for value, expires in zip(values, expiries, strict=True)]
+    return value_prefix(group, number) + form.kind.join(place), form.kind.entry(items)

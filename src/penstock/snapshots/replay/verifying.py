@@ -18,13 +18,14 @@ from penstock.jobs.manifest import Manifest, StateLayout
 from penstock.runtime.messages import TaskReport
 from penstock.snapshots.replay.entries import StateForms, readable, readable_key
 from penstock.snapshots.replay.result import ABSENT, NO_KEY, Difference, Verdict
-from penstock.state.entries.layout import group_of_store_key
+from penstock.state.entries.store_keys import group_of_store_key
 from penstock.state.files.durable import FileRef, read_entries
+from penstock.state.files.merging import read_live
 from penstock.state.key_groups import groups_of
 from penstock.storage import Storage
 
 LISTED = 20
-"""So many differences are listed, the rest is counted."""
+"""How many differences are listed; the rest are counted."""
 
 _COMPACTED = re.compile(r"\d+-c\d+")
 
@@ -81,17 +82,15 @@ def _difference(forms: StateForms, store_key: bytes, then: bytes | None, now: by
     if form is None:
         return Difference(what="state that the program no longer has", committed=then, replayed=now)
     place = form.place(store_key)
-    if form.chunked:
+    if form.kind.many_keys:
         what = f"state {form.name!r}, rows of time {place.time}"
-        rows = [{readable_key(form, k): v for k, v in form.rows(data).items()} for data in (then, now)]
+        rows = [{readable_key(form, k): v for k, v in form.kind.rows(data).items()} for data in (then, now)]
         return Difference(what=what, committed=rows[0], replayed=rows[1], step=form.step)
     what, key = f"state {form.name!r}", readable_key(form, place.key)
-    if form.kind == "timers":
-        left, right = (ABSENT if data is None else place.time for data in (then, now))
-        return Difference(what=what, committed=left, replayed=right, step=form.step, key=key)
     if form.sub_keys is not None:
-        what += f"[{form.sub_keys.decode(place.sub)!r}]"
-    return Difference(what=what, committed=readable(form, then), replayed=readable(form, now), step=form.step, key=key)
+        what += f"[{form.sub_keys.decode(place.tail)!r}]"
+    left, right = (readable(form, place, [data]) for data in (then, now))
+    return Difference(what=what, committed=left, replayed=right, step=form.step, key=key)
 
 
 def _before(storage: Storage, layout: StateLayout, wanted: list[bytes]) -> Entries:
@@ -105,9 +104,8 @@ def _before(storage: Storage, layout: StateLayout, wanted: list[bytes]) -> Entri
             owned = groups_of(partition, layout.parallelism, layout.max_parallelism)
             if groups.isdisjoint(owned):
                 continue
-            for ref in chain:
-                for keys, values in read_entries(storage, ref, groups=range(max(owned.start, ref.lo), min(owned.stop, ref.hi))):
-                    found.update((key, value) for key, value in zip(keys, values, strict=True) if key in missing)
+            for keys, values in read_live(storage, chain, owned):
+                found.update((key, value) for key, value in zip(keys, values, strict=True) if key in missing)
     return found
 
 

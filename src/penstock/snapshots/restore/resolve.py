@@ -18,7 +18,7 @@ from penstock.storage import Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class StartingPoint:
     """Something to start from: `manifest` says what it holds, `storage` has its files.
 
     `home`: the storage of the job that it is of. `moving`: it was asked for as the newest epoch of a job, which is another one
@@ -33,7 +33,7 @@ class Snapshot:
     moving: bool = False
 
 
-def read_snapshot(located: Located, held: ExitStack | None = None, why: str = "") -> Snapshot:
+def read_snapshot(located: Located, held: ExitStack | None = None, why: str = "") -> StartingPoint:
     """The snapshot at a place, to start from it: an epoch of a job is pinned for as long as `held` is open.
 
     Without `held` it is only looked at: nothing is written, nor are files read."""
@@ -43,7 +43,7 @@ def read_snapshot(located: Located, held: ExitStack | None = None, why: str = ""
         for file, number in ((file, state.number) for state in info.states for file in state.files):
             if held is not None and not file.rows:  # it is not copied, so not read later: that it says nothing must be true
                 verify_file(place, _reference(file, number, info.max_parallelism))
-        return Snapshot(
+        return StartingPoint(
             storage=place, manifest=as_manifest(info), source=place.uri, identity=info.identity, home=info.job.storage
         )
     if held is not None:
@@ -54,7 +54,7 @@ def read_snapshot(located: Located, held: ExitStack | None = None, why: str = ""
         raise NotFoundError(
             f"the job in {place.uri} has no epoch yet", hint="there is nothing to compare with: any program can start"
         )
-    return Snapshot(
+    return StartingPoint(
         storage=place,
         manifest=manifest,
         source=f"{place.uri}@{manifest.epoch}",
@@ -102,7 +102,7 @@ def as_manifest(info: SavepointInfo) -> Manifest:
     )
 
 
-def import_name(snapshot: Snapshot) -> str:
+def import_name(snapshot: StartingPoint) -> str:
     """For the folder of its copies."""
     job, _, epoch = snapshot.identity.partition("@")
     return f"{job[:12]}-{Epoch(int(epoch))}" if epoch else job[:12]

@@ -33,7 +33,7 @@ from penstock.jobs.terms import find_head, read_job
 from penstock.plan.nodes import Graph
 from penstock.snapshots.restore.imports import bring_files
 from penstock.snapshots.restore.reference import LATEST, locate, parse_reference
-from penstock.snapshots.restore.resolve import Snapshot, import_name, read_snapshot
+from penstock.snapshots.restore.resolve import StartingPoint, import_name, read_snapshot
 from penstock.snapshots.restore.summary import summary_of
 from penstock.state.key_groups import check_parallelism
 from penstock.storage import Storage, open_named
@@ -55,7 +55,7 @@ class Begin:
     leaves: Epoch | None = None
 
 
-def decide(snapshot: Snapshot, job: JobId | None, head: Manifest | None, *, own: bool, again: bool) -> Resume | Begin:
+def decide(snapshot: StartingPoint, job: JobId | None, head: Manifest | None, *, own: bool, again: bool) -> Resume | Begin:
     """Whether to start from a snapshot, given the job's uuid and newest epoch. `own`: it is an epoch of this storage. Pure."""
     if head is None:
         return Begin()
@@ -74,7 +74,7 @@ def decide(snapshot: Snapshot, job: JobId | None, head: Manifest | None, *, own:
     return Begin(head.epoch)
 
 
-def _same(snapshot: Snapshot, last: Restored) -> bool:
+def _same(snapshot: StartingPoint, last: Restored) -> bool:
     if snapshot.moving:
         return last.identity.rpartition("@")[0] == snapshot.manifest.job
     return last.identity == snapshot.identity
@@ -131,7 +131,7 @@ def _resolve(
     return Start(before=manifest, restored=restored, release=_releasing(held, storage, snapshot), **bring)
 
 
-def _before_drain(snapshot: Snapshot) -> str:
+def _before_drain(snapshot: StartingPoint) -> str:
     """Where the epoch before a drain is kept; empty if it is not."""
     before = snapshot.manifest.drained
     try:
@@ -141,7 +141,7 @@ def _before_drain(snapshot: Snapshot) -> str:
         return ""
 
 
-def examine_start(graph: Graph, config: JobConfig, snapshot: Snapshot, *, foreign: bool) -> Examined:
+def examine_start(graph: Graph, config: JobConfig, snapshot: StartingPoint, *, foreign: bool) -> Examined:
     """A program on a snapshot, with all that would be refused. Nothing is changed."""
     before, drain = snapshot.manifest, snapshot.manifest.drained
     most = before.state.max_parallelism
@@ -167,7 +167,9 @@ def examine_start(graph: Graph, config: JobConfig, snapshot: Snapshot, *, foreig
     return replace(examined, problems=(*problems, *examined.problems))
 
 
-def _bringing(snapshot: Snapshot, storage: Storage, listeners: list[StartListener]) -> Callable[[StateLayout, Term], StateLayout]:
+def _bringing(
+    snapshot: StartingPoint, storage: Storage, listeners: list[StartListener]
+) -> Callable[[StateLayout, Term], StateLayout]:
     def copied(done: int, total: int) -> None:
         for listener in listeners:
             listener.copied(done, total)
@@ -178,7 +180,7 @@ def _bringing(snapshot: Snapshot, storage: Storage, listeners: list[StartListene
     return bring
 
 
-def _releasing(held: ExitStack, storage: Storage, snapshot: Snapshot) -> Callable[[], None]:
+def _releasing(held: ExitStack, storage: Storage, snapshot: StartingPoint) -> Callable[[], None]:
     """The take-over epoch is committed: let go of the snapshot, and note where the job comes from."""
 
     def release() -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from penstock.compile.source_claims import SourceClaims, shown
 from penstock.ids import Epoch
 from penstock.jobs.manifest import Manifest
+from penstock.state.entries.kinds import is_internal
 from penstock.state.key_groups import NEW_JOBS
 
 
@@ -32,9 +33,9 @@ def _states(manifest: Manifest) -> list[str]:
         return [
             f"state {info.step}.{info.name}: {entries[number]:,} entries"
             for number, info in sorted(known.items())
-            if entries[number] or info.kind != "timers"
+            if entries[number] or not is_internal(info.kind)
         ]
-    names = ", ".join(sorted(f"{info.step}.{info.name}" for info in known.values() if info.kind != "timers"))
+    names = ", ".join(sorted(f"{info.step}.{info.name}" for info in known.values() if not is_internal(info.kind)))
     return [f"state in {len(refs)} files, at most {sum(ref.entries for ref in refs):,} entries: {names}"]
 
 

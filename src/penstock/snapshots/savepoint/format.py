@@ -7,7 +7,7 @@
 Laws:
 - Without `savepoint.json` there is no savepoint. It is created exclusively, when every file it names is whole.
 - It carries its version and a checksum of its content; a damaged one is an error.
-- No path in it leads out of the folder. Where the job's storage was is told to people only.
+- No path in it leads out of the folder. Where the job's storage was is only for people.
 """
 
 from __future__ import annotations
@@ -50,6 +50,12 @@ __all__ = [
 VERSIONS = (1, 2, 3)
 """2: keys are grouped by another `key_hash` than 1. 3: a source has a rest. Otherwise 1 is written, and an older Penstock can
 read it."""
+
+
+_ABOUT = (
+    *("job", "epoch", "program", "config", "parent", "processing_time", "finished", "drained", "sources", "watermarks"),
+    "left_out",
+)
 
 
 class SavedJob(msgspec.Struct, frozen=True):
@@ -113,13 +119,9 @@ class SavepointInfo(msgspec.Struct, frozen=True, kw_only=True):
         """Of the state files."""
         return sum(state.bytes for state in self.states)
 
-    def state(self, step: str, name: str) -> SavedState:
-        """A state by its step's id and its own name."""
-        for state in self.states:
-            if (state.info.step, state.info.name) == (step, name):
-                return state
-        known = ", ".join(f"{state.info.step}.{state.info.name}" for state in self.states)
-        raise StateError(f"the savepoint has no state {name!r} of a step {step!r}", detail=f"it has: {known or 'none'}")
+    def about(self) -> dict[str, Any]:
+        """What is said of job and epoch, for a savepoint that is made from this one."""
+        return {name: getattr(self, name) for name in _ABOUT}
 
 
 class SavepointWriter:
@@ -176,22 +178,8 @@ class SavepointWriter:
         """A state whose files were written elsewhere."""
         self._states.append(state)
 
-    def finish(
-        self,
-        *,
-        job: SavedJob,
-        epoch: Epoch,
-        program: str = "",
-        config: dict[str, Any] | None = None,
-        parent: Restored | None = None,
-        processing_time: Milliseconds = 0,
-        finished: bool = False,
-        drained: Epoch | None = None,
-        sources: dict[str, SourceState] | None = None,
-        watermarks: dict[str, Milliseconds] | None = None,
-        left_out: LeftOut | None = None,
-    ) -> SavepointInfo:
-        """All states are written: the folder becomes a savepoint."""
+    def finish(self, *, job: SavedJob, epoch: Epoch, **about: Any) -> SavepointInfo:
+        """All states are written: the folder becomes a savepoint. `about`: see `SavepointInfo.about`."""
         if self._check_claim is None:
             raise StateError("a SavepointWriter is used in a with-block")
         while self._open:
@@ -201,24 +189,16 @@ class SavepointWriter:
             fail_point("savepoint:state")
             self._states.append(SavedState(writer.number, writer.info, writer.next_due if next_due is None else next_due, [file]))
         info = SavepointInfo(
-            version=version_of(self.key_groups.hash, sources or {}),
+            version=version_of(self.key_groups.hash, about.get("sources", {})),
             identity=self.identity,
             created_ms=round(time.time() * 1000),
             job=job,
             epoch=epoch,
             max_parallelism=self.key_groups.count,
             key_hash=self.key_groups.hash,
-            program=program,
-            config=config or {},
-            parent=parent,
-            processing_time=processing_time,
-            finished=finished,
-            drained=drained,
-            sources=sources or {},
-            watermarks=watermarks or {},
-            left_out=left_out or LeftOut(),
             states=sorted(self._states, key=lambda state: state.number),
             uri=self.storage.uri,
+            **about,
         )
         fail_point("savepoint:before-json")
         self._check_claim()
@@ -316,6 +296,6 @@ def read_info(storage: Storage) -> SavepointInfo:
         raise NotFoundError(
             f"{storage.uri} holds no savepoint",
             detail="it has state files but no savepoint.json: it was never finished" if begun else f"there is no {SAVEPOINT}",
-            hint="make it again" if begun else "give the folder that `penstock savepoint` has named",
+            hint="make it again" if begun else "give the folder that `penstock savepoint` printed",
         ) from error
     return decode_info(data, storage.uri)

@@ -20,10 +20,10 @@ from penstock.ids import Epoch
 from penstock.jobs import paths
 from penstock.jobs.lineage import note_savepoint
 from penstock.jobs.liveness import is_driven
-from penstock.jobs.manifest import StateLayout
+from penstock.jobs.manifest import Manifest, StateLayout
 from penstock.jobs.pins import pin
-from penstock.jobs.terms import job_in
-from penstock.snapshots.savepoint.format import SavedJob, SavedState, SavepointInfo, SavepointWriter
+from penstock.jobs.terms import JobInfo, job_in
+from penstock.snapshots.savepoint.format import SavedJob, SavedState, SavepointInfo, SavepointWriter, version_of
 from penstock.snapshots.savepoint.saving import cut, joined, of_one_form, write_part
 from penstock.snapshots.savepoint.saving_process import write_parts
 from penstock.storage import Storage, open_storage
@@ -70,33 +70,51 @@ def make_savepoint(
                 savepoint.add(state)
             for number in {number for ids in layout.stages for number in ids} - {state.number for state in written}:
                 savepoint.state(layout.ids[str(number)], number=number)  # it has no entries
-            made = savepoint.finish(
-                job=SavedJob(job.job, job.name, storage.uri),
-                epoch=manifest.epoch,
-                program=manifest.program,
-                config={"parallelism": layout.parallelism, "max_parallelism": layout.max_parallelism},
-                parent=manifest.restored,
-                processing_time=manifest.processing_time,
-                finished=manifest.finished,
-                drained=manifest.drained,
-                sources=manifest.sources,
-                watermarks=manifest.watermarks,
-                left_out=manifest.left_out,
-            )
+            made = savepoint.finish(**as_savepoint(storage, job, manifest).about())
     note_savepoint(storage, job, identity=made.identity, place=made.uri, epoch=made.epoch, program=made.program)
     return made
 
 
+def as_savepoint(storage: Storage, job: JobInfo, manifest: Manifest) -> SavepointInfo:
+    """What a savepoint of this epoch would say of itself, without files."""
+    layout = manifest.state
+    due: dict[int, int] = {}
+    for stage in layout.next_due:
+        for times in stage:
+            for number, at in times.items():
+                due[number] = min(at, due.get(number, at))
+    return SavepointInfo(
+        version=version_of(layout.key_hash, manifest.sources),
+        identity=f"{manifest.job}@{manifest.epoch}",
+        created_ms=manifest.created_ms,
+        job=SavedJob(job.job, job.name, storage.uri),
+        epoch=manifest.epoch,
+        max_parallelism=layout.max_parallelism,
+        key_hash=layout.key_hash,
+        program=manifest.program,
+        config={"parallelism": layout.parallelism, "max_parallelism": layout.max_parallelism},
+        parent=manifest.restored,
+        processing_time=manifest.processing_time,
+        finished=manifest.finished,
+        drained=manifest.drained,
+        sources=manifest.sources,
+        watermarks=manifest.watermarks,
+        left_out=manifest.left_out,
+        states=[SavedState(int(number), info, due.get(int(number)), []) for number, info in layout.ids.items()],
+        uri=f"{storage.uri}@{manifest.epoch}",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Staffing:
-    """Who writes: this process (0), or so many others, with low priority or not."""
+    """Who writes: this process (0), or that many others, with low priority or not."""
 
     processes: int
     nice: bool
 
 
 def staff(size: int, partitions: int, cores: int, *, driven: bool) -> Staffing:
-    """Small state is not worth a process. Beside a running job there is one, that gives way to it. Pure."""
+    """Small state is not worth a process. Beside a running job there is one, with low priority. Pure."""
     if size < LARGE_BYTES:
         return Staffing(0, False)
     return Staffing(1, True) if driven else Staffing(max(1, min(cores, partitions)), False)
@@ -120,7 +138,7 @@ def _write(
 
 
 class _Progress:
-    """Adds up what the parts tell."""
+    """Adds up the progress of the parts."""
 
     def __init__(self, layout: StateLayout, told: OnProgress | None) -> None:
         self._of = layout.max_parallelism * sum(bool(ids) for ids in layout.stages)

@@ -5,8 +5,7 @@ Streaming: a few blocks of each state file, and one key group of each state as c
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
@@ -15,9 +14,7 @@ from penstock.ids import Milliseconds
 from penstock.jobs.manifest import StateLayout
 from penstock.snapshots.savepoint.format import SavedState, StateWriter, state_path
 from penstock.snapshots.savepoint.state_file import open_state
-from penstock.state.entries.layout import HEAD_SIZE, group_of_store_key, prefix_end, state_id_of_store_key
-from penstock.state.files.durable import read_entries
-from penstock.state.files.merging import live, newest
+from penstock.state.files.merging import read_states
 from penstock.state.key_groups import groups_of
 from penstock.storage import Storage
 
@@ -37,7 +34,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def cut(identity: str, layout: StateLayout, processes: int) -> list[Part]:
-    """The state in so many parts, by partitions."""
+    """The state in as many parts as there are processes, by partitions."""
     count = max(1, min(processes, layout.parallelism))
     if count == 1:
         return [Part(identity, layout, 0, layout.parallelism - 1)]
@@ -57,6 +54,7 @@ def write_part(storage: Storage, place: Storage, part: Part, written: Written) -
 def _write_stage(storage: Storage, place: Storage, part: Part, stage: int, written: Written) -> list[SavedState]:
     layout = part.layout
     writers = _Writers(place, part)
+    kept = frozenset(layout.stages[stage]).__contains__
     try:
         if part.number is None:
             for number in layout.stages[stage]:
@@ -64,7 +62,7 @@ def _write_stage(storage: Storage, place: Storage, part: Part, stage: int, writt
         for partition in range(part.first, part.last + 1):
             groups = groups_of(partition, layout.parallelism, layout.max_parallelism)
             at = groups.start
-            for group, number, keys, values in _entries(storage, layout, stage, partition):
+            for group, number, keys, values in read_states(storage, layout.chains[stage][partition], groups, kept):
                 writers[number].group(group, keys, values)
                 written(group - at, len(keys))
                 at = group
@@ -97,25 +95,6 @@ class _Writers(dict[int, StateWriter]):
         writer = StateWriter(self._place, path, part.identity, number, info, part.layout.key_groups)
         self[number] = writer
         return writer
-
-
-def _entries(
-    storage: Storage, layout: StateLayout, stage: int, partition: int
-) -> Iterator[tuple[int, int, list[bytes], list[bytes]]]:
-    """`(group, state, raw keys, raw values)` of a partition, in order of group and state."""
-    groups = groups_of(partition, layout.parallelism, layout.max_parallelism)
-    kept = frozenset(layout.stages[stage])
-    runs = [read_entries(storage, ref, groups=groups) for ref in layout.chains[stage][partition]]
-    for keys, values in live(newest(runs)):
-        start = 0
-        while start < len(keys):
-            head = keys[start][:HEAD_SIZE]
-            above = prefix_end(head)
-            end = len(keys) if above is None or keys[-1] < above else bisect_left(keys, above, start)
-            number = state_id_of_store_key(head)
-            if number in kept:
-                yield group_of_store_key(head), number, [key[HEAD_SIZE:] for key in keys[start:end]], values[start:end]
-            start = end
 
 
 def next_due(layout: StateLayout, stage: int, number: int) -> Milliseconds | None:

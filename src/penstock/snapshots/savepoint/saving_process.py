@@ -25,7 +25,7 @@ TELL_S = 0.1
 
 
 class PartTask(msgspec.Struct, frozen=True):
-    """A part, where it is and where it shall go. `nice`: others need the processors more."""
+    """A part, where its state is and where to write it. `nice`: run with low priority."""
 
     storage: str
     place: str

@@ -19,11 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import StateError
-from penstock.ids import MIN_WATERMARK, Milliseconds
+from penstock.ids import Milliseconds
 from penstock.jobs.manifest import StateInfo
-from penstock.snapshots.tabular.columns import Columns
-from penstock.snapshots.tabular.kinds import CHUNKED
-from penstock.state.entries.layout import time_from_sortable
+from penstock.state.entries.kinds import kind_of
+from penstock.state.entries.state_table import StateTable
 from penstock.state.files.row_groups import (
     KEY_GROUP,
     METADATA,
@@ -66,6 +65,7 @@ class StateWriter:
         self.info = info
         self.next_due: Milliseconds | None = None
         """When something is due first, as far as the keys tell; not later than it is."""
+        self._kind = kind_of(info)
         self._identity = identity
         self._key_groups = key_groups
         self._group = -1
@@ -81,7 +81,7 @@ class StateWriter:
         self._groups: list[RowGroup] = []
         self._place = storage.writer(path)
         self._out = _Counted(self._place.__enter__())
-        self._columns: Columns | None = None
+        self._columns: StateTable | None = None
         self._parquet: pq.ParquetWriter | None = None
 
     def group(self, group: int, raw_keys: list[bytes], raw_values: list[bytes]) -> None:
@@ -124,7 +124,7 @@ class StateWriter:
         return StateFile(self.path, self.rows, self._out.size, footer_checksum(footer))
 
     def abandon(self, error: BaseException) -> None:
-        """The file shall not be."""
+        """Leave no file behind."""
         try:
             if self._parquet is not None:
                 self._parquet.close()
@@ -160,10 +160,10 @@ class StateWriter:
             parquet.write_table(table, row_group_size=len(table))
             self._groups.append(RowGroup(self._pending_group, len(table), offset, self._out.size - offset, self._out.crc))
 
-    def _opened(self, keys: list[bytes], values: list[bytes]) -> tuple[Columns, pq.ParquetWriter]:
+    def _opened(self, keys: list[bytes], values: list[bytes]) -> tuple[StateTable, pq.ParquetWriter]:
         """The first entries are the sample that the types of columns are found out from."""
         if self._columns is None or self._parquet is None:
-            self._columns = Columns(self.info, self._key_groups, (keys[:SAMPLE], values[:SAMPLE]) if keys else None)
+            self._columns = StateTable.sampled(self.info, self._key_groups, keys[:SAMPLE], values[:SAMPLE])
             readable = self._columns.schema
             self._parquet = pq.ParquetWriter(
                 self._out,
@@ -177,14 +177,9 @@ class StateWriter:
         return self._columns, self._parquet
 
     def _learn(self, first_key: bytes) -> None:
-        due: Milliseconds
-        if self.info.kind == "timers":
-            due = time_from_sortable(first_key[:8])
-        elif self.info.kind in CHUNKED:
-            due = MIN_WATERMARK  # only the operator can tell: it is made to look at once
-        else:
-            return
-        self.next_due = due if self.next_due is None else min(due, self.next_due)
+        due = self._kind.due(first_key)
+        if due is not None:
+            self.next_due = due if self.next_due is None else min(due, self.next_due)
 
     def _unsorted(self) -> StateError:
         return StateError(f"entries for {self.path} are not sorted by key, or a key is there twice")

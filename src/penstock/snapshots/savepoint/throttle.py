@@ -1,7 +1,7 @@
 """Work beside a job that needs the processors more.
 
-Priority is not enough: the tasks of an epoch wait for one another, so what is taken from one of them is taken from all. Where no
-processor is free, a worker therefore pauses after each piece of its work.
+Priority is not enough: the tasks of an epoch wait for one another, so delaying one of them delays all. Where no processor is
+free, a worker therefore pauses after each piece of work.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import time
 
 NICENESS = 19
 PAUSES = 5
-"""So many times as long as it worked it pauses."""
+"""Sleep this multiple of the time just worked."""
 
 LOOK_S = 0.25
 FREE = 0.75
-"""A processor of which this part is not used by others is free."""
+"""A processor is free if others leave at least this share of it idle."""
 
 
 def lower_priority(process: int) -> None:
-    """Let everything else go before a process."""
+    """Give every other process precedence over this one."""
     with contextlib.suppress(ProcessLookupError):
         os.setpriority(os.PRIO_PROCESS, process, NICENESS)
     with contextlib.suppress(OSError):  # Linux: also for its session, if that is the process alone
@@ -49,7 +49,7 @@ class Throttle:
 
 
 def is_crowded(idle_s: float, own_s: float, seconds: float) -> bool:
-    """Do others use all processors, or nearly? `idle_s`: what all processors were idle; `own_s`: what this process used. Pure."""
+    """Do others use nearly all processors? `idle_s`: idle time of all processors; `own_s`: time that this process used. Pure."""
     return idle_s + own_s < FREE * seconds
 
 

@@ -11,26 +11,23 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from penstock.errors import StateError
 from penstock.jobs.manifest import Manifest, StateInfo
 from penstock.jobs.pins import pin
 from penstock.jobs.terms import JobInfo, read_job
 from penstock.snapshots.restore.reference import locate
-from penstock.snapshots.savepoint.format import SavedJob, SavedState, SavepointInfo, read_info, version_of
+from penstock.snapshots.savepoint.format import SavedState, SavepointInfo, read_info
+from penstock.snapshots.savepoint.savepoint import as_savepoint
 from penstock.snapshots.savepoint.state_file import open_state
-from penstock.snapshots.tabular.columns import Columns
-from penstock.state.entries.layout import HEAD_SIZE, group_of_store_key, state_id_of_store_key
-from penstock.state.files.durable import read_entries
-from penstock.state.files.merging import live, newest
+from penstock.state.entries.entry_columns import GroupedEntries
+from penstock.state.entries.kinds import state_named
+from penstock.state.entries.state_table import StateTable
+from penstock.state.files.merging import StateEntries, read_states
 from penstock.state.files.row_groups import KEY_GROUP, RAW_KEY, RAW_VALUE
 from penstock.state.key_groups import groups_of
 from penstock.storage import Storage
 
-Entries = Iterator[tuple[int, list[bytes], list[bytes]]]
-"""(key group, raw keys, raw values), in order."""
-
 SAMPLE = 1000
-"""So many entries are looked at to find out what was not declared."""
+"""How many entries are looked at to infer what was not declared."""
 
 
 class Content(Protocol):
@@ -40,9 +37,9 @@ class Content(Protocol):
     source: str
     is_savepoint: bool
 
-    def entries(self, number: int, groups: range | None = None) -> Entries: ...
+    def entries(self, number: int, groups: range | None = None) -> GroupedEntries: ...
 
-    def columns(self, number: int) -> Columns:
+    def columns(self, number: int) -> StateTable:
         """How the entries of a state are shown."""
         ...
 
@@ -65,7 +62,7 @@ def open_content(text: str, held: ExitStack, why: str) -> Content:
     return EpochContent(place, read_job(place), manifest)
 
 
-def with_raw(columns: Columns) -> pa.Schema:
+def with_raw(columns: StateTable) -> pa.Schema:
     """The columns of a state file."""
     ends = pa.field(RAW_KEY, pa.binary(), nullable=False), pa.field(RAW_VALUE, pa.binary(), nullable=False)
     return pa.schema([pa.field(KEY_GROUP, pa.int32(), nullable=False), *columns.schema, *ends], columns.schema.metadata)
@@ -80,16 +77,16 @@ class SavepointContent:
         self.source = storage.uri
         self._states = {state.number: state for state in self.info.states}
 
-    def entries(self, number: int, groups: range | None = None) -> Entries:
+    def entries(self, number: int, groups: range | None = None) -> GroupedEntries:
         for file in self._states[number].files:
             yield from open_state(self.storage, file).entries(groups)
 
-    def columns(self, number: int) -> Columns:
+    def columns(self, number: int) -> StateTable:
         state = self._states[number]
         for file in state.files:
             if file.rows:
-                return Columns.like(state.info, self.info.key_groups, open_state(self.storage, file).schema)
-        return Columns(state.info, self.info.key_groups)
+                return StateTable.like(state.info, self.info.key_groups, open_state(self.storage, file).schema)
+        return StateTable(state.info, self.info.key_groups)
 
     def batches(self, number: int, groups: range | None = None) -> Iterator[pa.RecordBatch]:
         """As they are in the files. Parts that were written with other types of undeclared keys are converted."""
@@ -117,12 +114,12 @@ class EpochContent:
         self.info = as_savepoint(storage, job, manifest)
         self._sizes: dict[int, tuple[int, int]] | None = None
 
-    def entries(self, number: int, groups: range | None = None) -> Entries:
+    def entries(self, number: int, groups: range | None = None) -> GroupedEntries:
         for stage, numbers in enumerate(self._layout.stages):
             if number in numbers:
-                yield from ((group, keys, values) for _, group, keys, values in self._read(stage, frozenset((number,)), groups))
+                yield from ((group, keys, values) for group, _, keys, values in self._read(stage, frozenset((number,)), groups))
 
-    def columns(self, number: int) -> Columns:
+    def columns(self, number: int) -> StateTable:
         keys: list[bytes] = []
         values: list[bytes] = []
         for _, more_keys, more_values in self.entries(number):
@@ -130,7 +127,7 @@ class EpochContent:
             values += more_values
             if len(keys) >= SAMPLE:
                 break
-        return Columns(self._info(number), self.info.key_groups, (keys[:SAMPLE], values[:SAMPLE]))
+        return StateTable.sampled(self._info(number), self.info.key_groups, keys[:SAMPLE], values[:SAMPLE])
 
     def batches(self, number: int, groups: range | None = None) -> Iterator[pa.RecordBatch]:
         yield from converted(self.entries(number, groups), self.columns(number))
@@ -140,7 +137,7 @@ class EpochContent:
         if self._sizes is None:
             found = {int(number): (0, 0) for number in self._layout.ids}
             for stage, numbers in enumerate(self._layout.stages):
-                for number, _, keys, values in self._read(stage, frozenset(numbers), None):
+                for _, number, keys, values in self._read(stage, frozenset(numbers), None):
                     rows, size = found.get(number, (0, 0))
                     found[number] = rows + len(keys), size + sum(map(len, keys)) + sum(map(len, values))
             self._sizes = found
@@ -149,29 +146,16 @@ class EpochContent:
     def _info(self, number: int) -> StateInfo:
         return self._layout.ids[str(number)]
 
-    def _read(
-        self, stage: int, kept: frozenset[int], groups: range | None
-    ) -> Iterator[tuple[int, int, list[bytes], list[bytes]]]:
-        """`(state, group, raw keys, raw values)`, in order of group and state."""
+    def _read(self, stage: int, kept: frozenset[int], groups: range | None) -> StateEntries:
         layout = self._layout
         for partition, chain in enumerate(layout.chains[stage]):
             own = groups_of(partition, layout.parallelism, layout.max_parallelism)
             wanted = own if groups is None else range(max(own.start, groups.start), min(own.stop, groups.stop))
-            if not wanted:
-                continue
-            runs = [read_entries(self.storage, ref, groups=wanted, keep=kept.__contains__) for ref in chain]
-            for keys, values in live(newest(runs)):
-                heads = [key[:HEAD_SIZE] for key in keys]
-                start = 0
-                while start < len(keys):
-                    head = heads[start]
-                    stop = len(keys) if heads[-1] == head else next(n for n in range(start, len(keys)) if heads[n] != head)
-                    raw = [key[HEAD_SIZE:] for key in keys[start:stop]]
-                    yield state_id_of_store_key(head), group_of_store_key(head), raw, values[start:stop]
-                    start = stop
+            if wanted:
+                yield from read_states(self.storage, chain, wanted, kept.__contains__)
 
 
-def converted(entries: Entries, columns: Columns) -> Iterator[pa.RecordBatch]:
+def converted(entries: GroupedEntries, columns: StateTable) -> Iterator[pa.RecordBatch]:
     """Entries as record batches."""
     schema = with_raw(columns)
     for group, keys, values in entries:
@@ -179,48 +163,7 @@ def converted(entries: Entries, columns: Columns) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([*arrays, pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=schema)
 
 
-def as_savepoint(storage: Storage, job: JobInfo, manifest: Manifest) -> SavepointInfo:
-    """What a savepoint of this epoch would say of itself, without files."""
-    layout = manifest.state
-    due: dict[int, int] = {}
-    for stage in layout.next_due:
-        for times in stage:
-            for number, time in times.items():
-                due[number] = min(time, due.get(number, time))
-    return SavepointInfo(
-        version=version_of(layout.key_hash, manifest.sources),
-        identity=f"{manifest.job}@{manifest.epoch}",
-        created_ms=manifest.created_ms,
-        job=SavedJob(job.job, job.name, storage.uri),
-        epoch=manifest.epoch,
-        max_parallelism=layout.max_parallelism,
-        key_hash=layout.key_hash,
-        program=manifest.program,
-        config={"parallelism": layout.parallelism, "max_parallelism": layout.max_parallelism},
-        parent=manifest.restored,
-        processing_time=manifest.processing_time,
-        finished=manifest.finished,
-        drained=manifest.drained,
-        sources=manifest.sources,
-        watermarks=manifest.watermarks,
-        left_out=manifest.left_out,
-        states=[SavedState(int(number), info, due.get(int(number)), []) for number, info in layout.ids.items()],
-        uri=f"{storage.uri}@{manifest.epoch}",
-    )
-
-
 def state_of(info: SavepointInfo, step: str, name: str | None) -> SavedState:
-    """A state by step and name; of a step with a single state that is not of timers, by step alone."""
-    of_step = [state for state in info.states if state.info.step == step]
-    for state in of_step:
-        if state.info.name == name:
-            return state
-    kept = [state for state in of_step if state.info.kind != "timers"]
-    if name is None and len(kept) == 1:
-        return kept[0]
-    steps = sorted({state.info.step for state in info.states})
-    if not of_step:
-        raise StateError(f"no step {step!r} has state here", hint=f"steps: {', '.join(steps)}" if steps else "there is no state")
-    names = ", ".join(state.info.name for state in of_step)
-    what = f"step {step!r} has several states" if name is None else f"step {step!r} has no state {name!r}"
-    raise StateError(what, hint=f"its states: {names}")
+    """A state by step and name: see `state_named`."""
+    found = state_named([state.info for state in info.states], step, name)
+    return next(state for state in info.states if state.info is found)

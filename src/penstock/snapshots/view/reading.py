@@ -15,11 +15,11 @@ from penstock.errors import StateError
 from penstock.ids import MIN_WATERMARK, Epoch, Milliseconds
 from penstock.jobs.manifest import Restored, SourceState, StateInfo
 from penstock.snapshots.savepoint.format import SavedJob, SavedState
-from penstock.snapshots.tabular.columns import Columns
-from penstock.snapshots.tabular.kinds import CHUNKED
 from penstock.snapshots.view.content import Content, SavepointContent, open_content, state_of
 from penstock.snapshots.view.lookup import Lookup
-from penstock.snapshots.view.window_rows import rows_of_chunks, shown_row
+from penstock.state.entries.entry_columns import GroupedEntries
+from penstock.state.entries.kinds import StateKind, kind_of
+from penstock.state.entries.state_table import StateTable
 from penstock.storage.local import LocalStorage
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class SnapshotState:
         self.info: StateInfo = saved.info
         self.next_due = saved.next_due
         """When something is due first: a timer, a window."""
-        self._columns: Columns | None = None
+        self._columns: StateTable | None = None
 
     @property
     def step(self) -> str:
@@ -135,14 +135,14 @@ class SnapshotState:
         return self._content.sizes()[self.number][1]
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> StateTable:
         if self._columns is None:
             self._columns = self._content.columns(self.number)
         return self._columns
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, as `to_arrow` and `batches` give them: see `penstock.snapshots.tabular.columns`."""
+        """The columns, as `to_arrow` and `batches` give them: see `penstock.state.entries.state_table`."""
         return self.columns.schema
 
     def batches(self, *, raw: bool = False) -> Iterator[pa.RecordBatch]:
@@ -173,14 +173,21 @@ class SnapshotState:
 
     def windows(self) -> Iterator[dict[str, Any]]:
         """Of windows over columns: a dict for each key and slice (or session), with the aggregates so far."""
-        watermark = self._snapshot.watermarks.get(self.step, MIN_WATERMARK)
-        rows = rows_of_chunks(self._content.entries(self.number), self.info, watermark) if self.kind in CHUNKED else None
-        if rows is None:
+        kind, entries = self._contents()
+        if not kind.in_plain_text:
             raise StateError(f"{self!r} has no windows over columns that can be read", hint="to_arrow() gives its entries")
-        for _, keys, values in rows:
-            for key, value in zip(keys, values, strict=True):
-                of, aggregates = shown_row(self.info, key, value)
+        for _, keys, values in entries:
+            for of, aggregates in map(kind.shown, keys, values):
                 yield {**of, **aggregates}
+
+    @property
+    def has_windows(self) -> bool:
+        """It is of windows over columns, and `windows` can tell what they hold."""
+        return self._contents()[0].in_plain_text
+
+    def _contents(self) -> tuple[StateKind, GroupedEntries]:
+        watermark = self._snapshot.watermarks.get(self.step, MIN_WATERMARK)
+        return kind_of(self.info).contents(self._content.entries(self.number), self.info, watermark)
 
     def find(self, key: Any) -> pa.Table:
         """The rows of one key. Only its key group is read."""

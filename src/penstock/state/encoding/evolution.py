@@ -29,24 +29,24 @@ _ITEMS = ("list", "tuple_of")
 _MEMBERS = ("set", "frozenset")
 
 
-class Note(NamedTuple):
+class TypeChange(NamedTuple):
     """One difference, in words that name the field."""
 
     verdict: Verdict
     text: str
 
 
-def worst(notes: Iterable[Note]) -> Verdict:
+def worst(notes: Iterable[TypeChange]) -> Verdict:
     return max((note.verdict for note in notes), key=_ORDER.index, default="compatible")
 
 
-def compare(stored: object, declared: object, aliases: Aliases | None = None) -> list[Note]:
+def compare(stored: object, declared: object, aliases: Aliases | None = None) -> list[TypeChange]:
     """What is different, and what that means for stored values.
 
     >>> [note.text for note in compare("int", "float")]
     ['the value was int and is float now']
     """
-    return _Comparison(aliases or Aliases()).types(stored, declared, _Place())
+    return _Comparison(aliases or Aliases()).types(stored, declared, _At())
 
 
 def carried(stored: Any, declared: Any) -> Any:
@@ -82,7 +82,7 @@ def _carried_member(one: Any, others: list[Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _At:
     """Where in the two types we are. `exact`: among values that must stay different."""
 
     path: Path = ()
@@ -99,7 +99,7 @@ class _Comparison:
         self._aliases = aliases
         self._assumed: set[tuple[int, int]] = set()
 
-    def types(self, old: Any, new: Any, at: _Place) -> list[Note]:
+    def types(self, old: Any, new: Any, at: _At) -> list[TypeChange]:
         if _is(old, "recursive"):
             old = at.olds[old["recursive"]]
         if _is(new, "recursive"):
@@ -114,9 +114,9 @@ class _Comparison:
         if isinstance(old, str) and old == new:
             return []
         if new == "any":
-            return [Note("compatible" if _is_plain(old) else "incompatible", _was(old, new, at))]
+            return [TypeChange("compatible" if _is_plain(old) else "incompatible", _was(old, new, at))]
         if old == "int" and new == "float" and not at.exact:
-            return [Note("compatible", _was(old, new, at))]
+            return [TypeChange("compatible", _was(old, new, at))]
         if _is(old, "record") and _is(new, "record"):
             return self._records(old, new, at)
         if _is(old, "enum") and _is(new, "enum"):
@@ -125,12 +125,12 @@ class _Comparison:
             if _is(new, "literal"):
                 return _values("value", old["literal"], new["literal"], at)
             if all(type(value).__name__ == new for value in old["literal"]):
-                return [Note("compatible", _was(old, new, at))]
+                return [TypeChange("compatible", _was(old, new, at))]
         if isinstance(old, dict) and isinstance(new, dict) and next(iter(old)) == next(iter(new)):
             return self._containers(old, new, at)
-        return [Note("incompatible", _was(old, new, at))]
+        return [TypeChange("incompatible", _was(old, new, at))]
 
-    def _containers(self, old: Any, new: Any, at: _Place) -> list[Note]:
+    def _containers(self, old: Any, new: Any, at: _At) -> list[TypeChange]:
         kind = next(iter(old))
         if kind in _ITEMS:
             return self.types(old[kind], new[kind], at)
@@ -138,13 +138,16 @@ class _Comparison:
             return self.types(old[kind], new[kind], replace(at, exact=True))
         if kind == "dict":
             keys = self.types(old[kind][0], new[kind][0], replace(at, exact=True))
-            return [*(Note(note.verdict, f"keys: {note.text}") for note in keys), *self.types(old[kind][1], new[kind][1], at)]
+            return [
+                *(TypeChange(note.verdict, f"keys: {note.text}") for note in keys),
+                *self.types(old[kind][1], new[kind][1], at),
+            ]
         if kind == "tuple" and len(old[kind]) == len(new[kind]):
             return [note for a, b in zip(old[kind], new[kind], strict=True) for note in self.types(a, b, at)]
-        return [] if old == new else [Note("incompatible", _was(old, new, at))]
+        return [] if old == new else [TypeChange("incompatible", _was(old, new, at))]
 
-    def _unions(self, old: Any, new: Any, olds: list[Any], news: list[Any], at: _Place) -> list[Note]:
-        found: list[Note] = []
+    def _unions(self, old: Any, new: Any, olds: list[Any], news: list[Any], at: _At) -> list[TypeChange]:
+        found: list[TypeChange] = []
         for one in olds:
             tried = [self.types(one, other, at) for other in news if not _shadowed(one, other, news)]
             best = min(tried, key=lambda notes: _ORDER.index(worst(notes)), default=None)
@@ -153,28 +156,32 @@ class _Comparison:
                 continue
             alike = [self.types(one, other, at) for other in news if _head(one) == _head(other)]
             found += (
-                alike[0] if len(alike) == 1 else [Note("incompatible", f"{at} may be {schema_text(one)}, which it may not now")]
+                alike[0]
+                if len(alike) == 1
+                else [TypeChange("incompatible", f"{at} may be {schema_text(one)}, which it may not now")]
             )
         if len(news) != len(olds) and worst(found) != "incompatible":
-            found.append(Note("compatible", _was(old, new, at)))
+            found.append(TypeChange("compatible", _was(old, new, at)))
         return found
 
-    def _constrained(self, old: Any, new: Any, at: _Place) -> list[Note]:
+    def _constrained(self, old: Any, new: Any, at: _At) -> list[TypeChange]:
         limits = old["by"] if _is(old, "constrained") else {}
         wanted = new["by"] if _is(new, "constrained") else {}
         found = self.types(old["constrained"] if limits else old, new["constrained"] if wanted else new, at)
         if any(limits.get(name) != limit for name, limit in wanted.items()):
-            found.append(Note("incompatible", f"{at} has limits now that stored values were not held to: {schema_text(new)}"))
+            found.append(
+                TypeChange("incompatible", f"{at} has limits now that stored values were not held to: {schema_text(new)}")
+            )
         return found
 
-    def _records(self, old: Any, new: Any, at: _Place) -> list[Note]:
+    def _records(self, old: Any, new: Any, at: _At) -> list[TypeChange]:
         pair = id(old), id(new)  # names of classes may be the same
         if pair in self._assumed:
             return []
         if old["form"] != new["form"]:
-            return [Note("incompatible", f"{at} was kept as {_form(old)} and is kept as {_form(new)} now")]
+            return [TypeChange("incompatible", f"{at} was kept as {_form(old)} and is kept as {_form(new)} now")]
         if old.get("tag") != new.get("tag"):
-            return [Note("incompatible", f"{at} has the tag {_tag(new)} now, stored values have {_tag(old)}")]
+            return [TypeChange("incompatible", f"{at} has the tag {_tag(new)} now, stored values have {_tag(old)}")]
         news = {**at.news, new["record"]: (new, at.path)}
         inside = replace(at, olds={**at.olds, old["record"]: old}, news=news)
         self._assumed.add(pair)
@@ -183,8 +190,8 @@ class _Comparison:
         finally:
             self._assumed.discard(pair)
 
-    def _by_name(self, old: Any, new: Any, at: _Place) -> list[Note]:
-        found: list[Note] = []
+    def _by_name(self, old: Any, new: Any, at: _At) -> list[TypeChange]:
+        found: list[TypeChange] = []
         stored = {one["name"]: one for one in old["fields"]}
         used: set[str] = set()
         for one in new["fields"]:
@@ -192,12 +199,12 @@ class _Comparison:
             former = [name for name in self._aliases.former(here.path) if name in stored]
             names = [*former, *([one["name"]] if one["name"] in stored else [])]
             if len(names) > 1:
-                found.append(Note("incompatible", f"{here} is stored under several names: {', '.join(map(repr, names))}"))
+                found.append(TypeChange("incompatible", f"{here} is stored under several names: {', '.join(map(repr, names))}"))
             elif not names:
                 found.append(_added(one, here))
             else:
                 if former:
-                    found.append(Note("migrates", f"{here} was called {former[0]!r}"))
+                    found.append(TypeChange("migrates", f"{here} was called {former[0]!r}"))
                 found += self._same_field(stored[names[0]], one, here)
             used.update(names)
         for name in stored:
@@ -205,22 +212,24 @@ class _Comparison:
                 here = replace(at, path=(*at.path, name))
                 refused = new.get("closed") or at.exact
                 why = " (its record may have no unknown fields)" if new.get("closed") else ""
-                found.append(Note("incompatible" if refused else "compatible", f"{here} is gone{why}"))
+                found.append(TypeChange("incompatible" if refused else "compatible", f"{here} is gone{why}"))
         return found
 
-    def _same_field(self, old: Any, new: Any, at: _Place) -> list[Note]:
+    def _same_field(self, old: Any, new: Any, at: _At) -> list[TypeChange]:
         found = self.types(old["type"], new["type"], at)
         if old.get("absent") and new["required"]:
-            found.append(Note("incompatible", f"{at} is not in every stored value, and has no default now"))
+            found.append(TypeChange("incompatible", f"{at} is not in every stored value, and has no default now"))
         elif old.get("absent") and "default" in old and old["default"] != new.get("default", ...):
             found.append(
-                Note("incompatible", f"{at} was not stored where it was {old['default']!r}, and that is not its default now")
+                TypeChange(
+                    "incompatible", f"{at} was not stored where it was {old['default']!r}, and that is not its default now"
+                )
             )
         return found
 
-    def _by_place(self, old: Any, new: Any, at: _Place) -> list[Note]:
+    def _by_place(self, old: Any, new: Any, at: _At) -> list[TypeChange]:
         """Records kept as arrays: a field is where it is."""
-        found: list[Note] = []
+        found: list[TypeChange] = []
         for number, one in enumerate(new["fields"]):
             here = replace(at, path=(*at.path, one["name"]))
             if number >= len(old["fields"]):
@@ -230,30 +239,30 @@ class _Comparison:
             if was["name"] != one["name"]:
                 if was["name"] not in self._aliases.former(here.path):
                     place = f"{here} is at place {number}, where {was['name']!r} is stored"
-                    found.append(Note("incompatible", f"{place}: fields without names can only be appended"))
+                    found.append(TypeChange("incompatible", f"{place}: fields without names can only be appended"))
                     continue
-                found.append(Note("migrates", f"{here} was called {was['name']!r}"))
+                found.append(TypeChange("migrates", f"{here} was called {was['name']!r}"))
             found += self._same_field(was, one, here)
         for was in old["fields"][len(new["fields"]) :]:
             here = replace(at, path=(*at.path, was["name"]))
-            found.append(Note("incompatible", f"{here} is gone, from a record without field names"))
+            found.append(TypeChange("incompatible", f"{here} is gone, from a record without field names"))
         return found
 
 
-def _added(one: Mapping[str, Any], at: _Place) -> Note:
+def _added(one: Mapping[str, Any], at: _At) -> TypeChange:
     if one["required"]:
-        return Note("incompatible", f"{at} is new and has no default")
-    return Note("compatible", f"{at} is new; stored values get its default")
+        return TypeChange("incompatible", f"{at} is new and has no default")
+    return TypeChange("compatible", f"{at} is new; stored values get its default")
 
 
-def _values(what: str, old: list[Any], new: list[Any], at: _Place) -> list[Note]:
+def _values(what: str, old: list[Any], new: list[Any], at: _At) -> list[TypeChange]:
     """Enums and literals: by value, for that is what is stored."""
     kept = [(type(value), value) for value in new]
     gone = [value for value in old if (type(value), value) not in kept]
     if gone:
-        return [Note("incompatible", f"{at} may not be {', '.join(map(repr, gone))} any more")]
+        return [TypeChange("incompatible", f"{at} may not be {', '.join(map(repr, gone))} any more")]
     more = len(new) - len(old)
-    return [Note("compatible", f"{at} has {more} {what}{'s' if more > 1 else ''} more")] if more else []
+    return [TypeChange("compatible", f"{at} has {more} {what}{'s' if more > 1 else ''} more")] if more else []
 
 
 def _shadowed(old: Any, new: Any, news: list[Any]) -> bool:
@@ -288,7 +297,7 @@ def _is_plain(schema: Any) -> bool:
     return next(iter(schema)) in ("list", "dict", "union", "constrained", "literal") and all(map(_is_plain, parts(schema)))
 
 
-def _was(old: Any, new: Any, at: _Place) -> str:
+def _was(old: Any, new: Any, at: _At) -> str:
     return f"{at} was {schema_text(old)} and is {schema_text(new)} now"
 
 

@@ -20,9 +20,11 @@ import msgspec
 from penstock.errors import StateError
 from penstock.state.encoding.misfits import same
 
-_TUPLE, _SET, _FROZENSET, _DICT, _RECORD, _ENUM, _SCALAR = range(1, 8)
+TUPLE, SET, FROZENSET, DICT, RECORD, ENUM, SCALAR = range(1, 8)
+"""Codes of MessagePack's extensions."""
+
 _PLAIN = {int, float, str, bytes, bool, type(None)}
-_SCALARS: dict[str, tuple[type, Any]] = {
+SCALARS: dict[str, tuple[type, Any]] = {
     "datetime": (datetime, datetime.fromisoformat),
     "date": (date, date.fromisoformat),
     "time": (time, time.fromisoformat),
@@ -30,7 +32,7 @@ _SCALARS: dict[str, tuple[type, Any]] = {
     "decimal": (Decimal, Decimal),
     "uuid": (UUID, UUID),
 }
-_SCALAR_NAMES = {tp: name for name, (tp, _) in _SCALARS.items()}
+SCALAR_NAMES = {tp: name for name, (tp, _) in SCALARS.items()}
 _pack = msgspec.msgpack.Encoder().encode
 _Ext = msgspec.msgpack.Ext
 
@@ -44,45 +46,57 @@ def _wrap(value: Any) -> Any:
     if tp in _PLAIN:
         return value
     if tp is tuple:
-        return _Ext(_TUPLE, _pack(value if _PLAIN.issuperset(map(type, value)) else [_wrap(v) for v in value]))
+        return _Ext(TUPLE, _pack(value if _PLAIN.issuperset(map(type, value)) else [_wrap(v) for v in value]))
     if tp is list:
         return value if _PLAIN.issuperset(map(type, value)) else [_wrap(v) for v in value]
     if tp is dict:
         if all(type(k) is str for k in value):
             return {k: _wrap(v) for k, v in value.items()}
-        return _Ext(_DICT, _pack([[_wrap(k), _wrap(v)] for k, v in value.items()]))
+        return _Ext(DICT, _pack([[_wrap(k), _wrap(v)] for k, v in value.items()]))
     if tp is set or tp is frozenset:
-        return _Ext(_SET if tp is set else _FROZENSET, _pack(sorted(encode_untyped(v) for v in value)))
+        return _Ext(SET if tp is set else FROZENSET, _pack(sorted(encode_untyped(v) for v in value)))
     if isinstance(value, enum.Enum) and value.name in tp.__members__:
-        return _Ext(_ENUM, _pack([_name(tp), value.name]))
-    if tp in _SCALAR_NAMES:
-        text = (
-            str(value // timedelta(microseconds=1))
-            if tp is timedelta
-            else value.isoformat()
-            if hasattr(value, "isoformat")
-            else str(value)
-        )
-        return _Ext(_SCALAR, _pack([_SCALAR_NAMES[tp], text]))
-    if dataclasses.is_dataclass(tp):
-        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(tp)}
-    elif (names := getattr(tp, "__struct_fields__", None) or getattr(tp, "_fields", None)) is not None:
-        fields = {name: getattr(value, name) for name in names}
-    elif hasattr(value, "item") and hasattr(value, "dtype") and not getattr(value, "shape", ()) and same(value, value.item()):
-        return _wrap(value.item())
-    else:
+        return _Ext(ENUM, _pack([_name(tp), value.name]))
+    if tp in SCALAR_NAMES:
+        return _Ext(SCALAR, _pack([SCALAR_NAMES[tp], scalar_text(value)]))
+    fields = fields_of(value)
+    if fields is None:
+        if (inner := unboxed(value)) is not value and same(value, inner):
+            return _wrap(inner)
         raise StateError(
             f"a value of type {tp.__module__}.{tp.__qualname__} cannot be kept in state",
             detail=f"value: {value!r:.200}",
             hint="use built-in types, a dataclass, a NamedTuple or a msgspec Struct, or register a codec for the type",
         )
-    if not _made_of_fields(tp) and not same(value, _record(tp, fields)):
+    if not _made_of_fields(tp) and not same(value, made_of(tp, fields)):
         raise StateError(
             f"a {tp.__module__}.{tp.__qualname__} made anew from its fields is not the same, so it cannot be kept in state",
             detail=f"value: {value!r:.200}",
             hint="give the class an __init__ and a __post_init__ that leave the fields as they are given, or register a codec",
         )
-    return _Ext(_RECORD, _pack([_name(tp), {name: _wrap(field) for name, field in fields.items()}]))
+    return _Ext(RECORD, _pack([_name(tp), {name: _wrap(field) for name, field in fields.items()}]))
+
+
+def scalar_text(value: Any) -> str:
+    """A value of one of `SCALARS`, as text."""
+    if type(value) is timedelta:
+        return str(value // timedelta(microseconds=1))
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def fields_of(value: Any) -> dict[str, Any] | None:
+    """The fields of a dataclass, Struct or named tuple."""
+    tp = type(value)
+    if dataclasses.is_dataclass(tp):
+        names: Any = [field.name for field in dataclasses.fields(tp)]
+    else:
+        names = getattr(tp, "__struct_fields__", None) or getattr(tp, "_fields", None)
+    return None if names is None else {name: getattr(value, name) for name in names}
+
+
+def unboxed(value: Any) -> Any:
+    """Of a scalar of numpy's what it holds."""
+    return value.item() if hasattr(value, "item") and hasattr(value, "dtype") and not getattr(value, "shape", ()) else value
 
 
 _made_anew: dict[type, bool] = {}
@@ -99,6 +113,11 @@ def _made_of_fields(tp: Any) -> bool:
     return _made_anew[tp]
 
 
+def class_name(tp: type) -> str:
+    """What a class is called in stored values."""
+    return f"{tp.__module__}:{tp.__qualname__}"
+
+
 _names: dict[type, str] = {}
 
 
@@ -106,7 +125,7 @@ def _name(tp: type) -> str:
     """What a class is found by again. One that could not be found is refused now, not when its values are read."""
     if tp in _names:
         return _names[tp]
-    name = f"{tp.__module__}:{tp.__qualname__}"
+    name = class_name(tp)
     if _find(name) is not tp:
         raise StateError(
             f"the class {name} cannot be found by its name, so its values cannot be kept in state",
@@ -122,23 +141,23 @@ def decode_untyped(data: bytes) -> Any:
 
 def _unwrap(code: int, data: memoryview) -> Any:
     inner = _decoder.decode(data)
-    if code == _TUPLE:
+    if code == TUPLE:
         return tuple(inner)
-    if code == _SET:
+    if code == SET:
         return {_decoder.decode(v) for v in inner}
-    if code == _FROZENSET:
+    if code == FROZENSET:
         return frozenset(_decoder.decode(v) for v in inner)
-    if code == _DICT:
+    if code == DICT:
         return {k: v for k, v in inner}  # noqa: C416 - pairs are lists
-    if code == _SCALAR:
-        return _SCALARS[inner[0]][1](inner[1])
+    if code == SCALAR:
+        return SCALARS[inner[0]][1](inner[1])
     cls = _find(inner[0])
-    if code == _ENUM:
+    if code == ENUM:
         return cls[inner[1]]  # type: ignore[index]
-    return _record(cls, inner[1])
+    return made_of(cls, inner[1])
 
 
-def _record(cls: type, fields: dict[str, Any]) -> Any:
+def made_of(cls: type, fields: dict[str, Any]) -> Any:
     """An instance of a class, made from its fields."""
     if dataclasses.is_dataclass(cls):
         late = {f.name for f in dataclasses.fields(cls) if not f.init}

@@ -1,1 +1,1 @@
-"""What an entry of a store is: how its key is made, ordered, taken apart, and how its value is written anew."""
+"""What an entry of a store is: how its key is made and taken apart, how its value is shown and written anew, by kind of state."""

@@ -18,15 +18,16 @@ import msgspec
 from penstock.ids import MAX_WATERMARK, Milliseconds
 from penstock.state.encoding.aliases import Aliases, Path, inner, members
 from penstock.state.encoding.codecs import Codec
+from penstock.state.encoding.stored_values import STAMP_SIZE, stamp_of, stamped
 from penstock.state.encoding.untyped import decode_untyped
+from penstock.state.entries.kinds import StateKind
 
 _unpack: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
 _pack = msgspec.msgpack.Encoder().encode
-_LENGTH, _STAMP = 4, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Values:
+class ValueRewriter:
     """Makes values of the declared type: by the user's function, by renaming fields, or by merely reading and writing them."""
 
     codec: Codec
@@ -120,14 +121,14 @@ def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entries:
+class EntryRewriter:
     """Rewrites the entries of a state.
 
     `now`: if stored values have a time to live, what its clock shows. `stamped`: values that are written have one. It
     ends at `expires` for values that had none, and for all if it is counted `anew`.
     """
 
-    kind: str
+    kind: StateKind
     values: Callable[[bytes], bytes]
     now: Milliseconds | None = None
     stamped: bool = False
@@ -136,26 +137,16 @@ class Entries:
 
     def __call__(self, data: bytes) -> bytes | None:
         """The entry as it is written; None: it is to be removed."""
-        return self._list(data) if self.kind == "list" else self._one(data)
+        items = [item for item in map(self._item, self.kind.items(data)) if item is not None]
+        return self.kind.entry(items) if items else None
 
-    def _list(self, data: bytes) -> bytes | None:
-        out: list[bytes] = []
-        at = 0
-        while at < len(data):
-            end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "big")
-            element = self._one(data[at + _LENGTH : end])
-            if element is not None:
-                out += [len(element).to_bytes(_LENGTH, "big"), element]
-            at = end
-        return b"".join(out) if out else None
-
-    def _one(self, data: bytes) -> bytes | None:
+    def _item(self, data: bytes) -> bytes | None:
         stamp = self.expires
         if self.now is not None:
-            stored = int.from_bytes(data[:_STAMP], "big", signed=True)
+            stored = stamp_of(data)
             if stored <= self.now:
                 return None
             stamp = self.expires if self.anew else stored
-            data = data[_STAMP:]
+            data = data[STAMP_SIZE:]
         data = self.values(data)
-        return stamp.to_bytes(_STAMP, "big", signed=True) + data if self.stamped else data
+        return stamped(stamp, data) if self.stamped else data

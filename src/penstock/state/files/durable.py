@@ -12,7 +12,8 @@ Laws:
   the space between header and index without a gap. Damage is refused by name and never read as empty.
 - Only blocks that hold a wanted group are read.
 
-A chain may begin with Parquet files of a savepoint instead of a base: see `parquet_files`.
+A chain may begin with Parquet files of a savepoint instead of a base: see `row_groups`. They have raw keys; the head of a store
+key is the key group and the state id that the `FileRef` gives.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ import msgspec
 import pyarrow as pa
 
 from penstock.errors import CorruptFileError, StateError
-from penstock.state.entries.layout import group_of_store_key, group_prefix
-from penstock.state.files import parquet_files
+from penstock.state.entries.store_keys import group_of_store_key, group_prefix, value_prefix
+from penstock.state.files.row_groups import SUFFIX, StateReader
 from penstock.storage.protocol import Storage
 
 Kind = Literal["base", "delta"]
@@ -236,9 +237,13 @@ def read_entries(
     With `job` or `stage`, a file of another one is refused.
     """
     lo, hi = max(ref.lo, groups.start if groups is not None else 0), min(ref.hi, groups.stop if groups is not None else 65536)
-    if ref.name.endswith(parquet_files.SUFFIX):
-        if keep is None or ref.state is None or keep(ref.state):
-            yield from parquet_files.read_blocks(storage, ref, lo, hi)
+    if ref.name.endswith(SUFFIX):
+        if ref.state is None:
+            raise CorruptFileError(f"the manifest does not say which state the entries of {ref.name} belong to")
+        if keep is None or keep(ref.state):
+            for group, raw_keys, raw_values in _of_savepoint(storage, ref).entries(range(lo, hi)):
+                head = value_prefix(group, ref.state)
+                yield [head + key for key in raw_keys], [*raw_values]
         return
     reader = _Reader(storage, ref)
     header, index = reader.verify()
@@ -265,13 +270,17 @@ def read_identity(storage: Storage, ref: FileRef) -> FileIdentity:
 
 def verify_file(storage: Storage, ref: FileRef) -> None:
     """Read a file to its end, and check all of it."""
-    if ref.name.endswith(parquet_files.SUFFIX):
-        parquet_files.verify(storage, ref)
+    if ref.name.endswith(SUFFIX):
+        _of_savepoint(storage, ref).verify()
         return
     reader = _Reader(storage, ref)
     for row, data in reader.blocks(reader.verify()[1]):
         if crc32(data) != row.crc:
             raise _corrupt(ref, f"block at byte {row.offset} is damaged: its crc is not the one in the index")
+
+
+def _of_savepoint(storage: Storage, ref: FileRef) -> StateReader:
+    return StateReader(storage, ref.name, size=ref.size, rows=ref.entries, checksum=ref.checksum)
 
 
 class _StateFilter(dict[bytes, bool]):

@@ -1,4 +1,4 @@
-"""The newest entry of every key, from files that each are sorted: list by list, not entry by entry.
+"""The newest entry of every key, from files (a chain) that each are sorted: list by list, not entry by entry.
 
 Laws:
 - Of runs that have the same key the last one counts.
@@ -7,10 +7,47 @@ Laws:
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from penstock.state.files.durable import Block
+from penstock.state.entries.store_keys import HEAD_SIZE, group_of_store_key, prefix_end, state_id_of_store_key
+from penstock.state.files.durable import Block, FileRef, read_entries
+from penstock.storage.protocol import Storage
+
+StateEntries = Iterator[tuple[int, int, list[bytes], list[bytes]]]
+"""(key group, state id, raw keys, raw values), in order."""
+
+
+def read_chain(
+    storage: Storage, chain: Sequence[FileRef], groups: range, keep: Callable[[int], bool] | None = None
+) -> Iterator[Block]:
+    """The newest entries of a chain, deletions included: of some groups, and of the states that `keep` wants."""
+    return newest([read_entries(storage, ref, groups=groups, keep=keep) for ref in chain])
+
+
+def read_live(
+    storage: Storage, chain: Sequence[FileRef], groups: range, keep: Callable[[int], bool] | None = None
+) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """What a chain holds: the newest entries, without deletions."""
+    return live(read_chain(storage, chain, groups, keep))
+
+
+def read_states(storage: Storage, chain: Sequence[FileRef], groups: range, keep: Callable[[int], bool]) -> StateEntries:
+    """What a chain holds, by key group and state."""
+    for keys, values in read_live(storage, chain, groups, keep):
+        for head, mine in stretches(keys, HEAD_SIZE):
+            yield group_of_store_key(head), state_id_of_store_key(head), [key[HEAD_SIZE:] for key in keys[mine]], values[mine]
+
+
+def stretches(keys: list[bytes], size: int) -> Iterator[tuple[bytes, slice]]:
+    """Sorted keys, cut where their first bytes change: these bytes, and where the keys are."""
+    start = 0
+    while start < len(keys):
+        head = keys[start][:size]
+        end = prefix_end(head)
+        stop = len(keys) if end is None or keys[-1] < end else bisect_left(keys, end, start)
+        yield head, slice(start, stop)
+        start = stop
 
 
 def newest(runs: Sequence[Iterable[Block]]) -> Iterator[Block]:

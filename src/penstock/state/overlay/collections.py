@@ -12,9 +12,10 @@ from typing import Any
 from penstock.errors import StateError
 from penstock.state.descriptors import ListState, MapState
 from penstock.state.encoding.keys import key_codec
-from penstock.state.overlay.handles import Changes, Expiry, Handle, _read_stamped, _stamped
+from penstock.state.encoding.stored_values import framed, stamped, unframed
+from penstock.state.overlay.handles import Changes, Expiry, Handle, _read_stamped
 from penstock.state.overlay.keyed import CHANGED, UNLOADED, KeyedState, Slot, store_key
-from penstock.state.overlay.writes import Place
+from penstock.state.overlay.writes import StateLabel
 
 MISSING: Any = object()
 
@@ -35,8 +36,8 @@ class _MapCell:
 class MapHandle(Handle):
     """`MapState`."""
 
-    def __init__(self, keyed: KeyedState, cell: int, state: MapState[Any, Any], state_id: int, place: Place) -> None:
-        super().__init__(keyed, cell, state, state_id, place)
+    def __init__(self, keyed: KeyedState, cell: int, state: MapState[Any, Any], state_id: int, label: StateLabel) -> None:
+        super().__init__(keyed, cell, state, state_id, label)
         self._keys = key_codec(state.key_type)
         self._expiry = None if state.ttl is None else Expiry(keyed, state.ttl)
 
@@ -109,7 +110,7 @@ class MapHandle(Handle):
         return len(self) > 0
 
     def _seen(self, entry: list[Any]) -> Any:
-        """The value of an entry, marked if it may be changed in place or lives on by being read."""
+        """The value of an entry, marked if it may be changed in label or lives on by being read."""
         if self._expiry is not None:
             slot = self._keyed.slot
             if self._expiry.on_read:
@@ -173,7 +174,7 @@ class MapHandle(Handle):
             elif self._expiry is None:
                 out.append((prefix + encoded, self._encode(value, slot, sub)))
             else:
-                out.append((prefix + encoded, _stamped(value[0], self._encode(value[1], slot, sub))))
+                out.append((prefix + encoded, stamped(value[0], self._encode(value[1], slot, sub))))
 
 
 class _ListCell:
@@ -191,8 +192,8 @@ class _ListCell:
 class ListHandle(Handle):
     """`ListState`. Elements of a list with a time to live are (expiry, element)."""
 
-    def __init__(self, keyed: KeyedState, cell: int, state: ListState[Any], state_id: int, place: Place) -> None:
-        super().__init__(keyed, cell, state, state_id, place)
+    def __init__(self, keyed: KeyedState, cell: int, state: ListState[Any], state_id: int, label: StateLabel) -> None:
+        super().__init__(keyed, cell, state, state_id, label)
         self._expiry = None if state.ttl is None else Expiry(keyed, state.ttl)
 
     def absent(self) -> _ListCell:
@@ -295,21 +296,15 @@ class ListHandle(Handle):
             self._load(slot)
 
     def _read_chunk(self, data: bytes) -> list[Any]:
-        elements = []
-        at = 0
-        while at < len(data):
-            size = int.from_bytes(data[at : at + 4], "big")
-            element = data[at + 4 : at + 4 + size]
-            elements.append(self._decode(element) if self._expiry is None else _read_stamped(element, self._decode))
-            at += 4 + size
-        return elements
+        if self._expiry is None:
+            return list(map(self._decode, unframed(data)))
+        return [_read_stamped(element, self._decode) for element in unframed(data)]
 
     def _write_chunk(self, elements: list[Any], slot: Slot) -> bytes:
-        parts = []
-        for element in elements:
-            data = self._encode(element, slot) if self._expiry is None else _stamped(element[0], self._encode(element[1], slot))
-            parts += [len(data).to_bytes(4, "big"), data]
-        return b"".join(parts)
+        encode = self._encode
+        if self._expiry is None:
+            return framed([encode(element, slot) for element in elements])
+        return framed([stamped(expires, encode(element, slot)) for expires, element in elements])
 
     def changes(self, slot: Slot, out: Changes) -> None:
         cell: _ListCell = slot.cells[self.cell]

@@ -13,9 +13,10 @@ from penstock.errors import StateError
 from penstock.ids import MAX_WATERMARK, Milliseconds
 from penstock.state.descriptors import AggregatingState, ListState, MapState, ReducingState, State, Ttl, ValueState
 from penstock.state.encoding.codecs import Codec, codec_for
+from penstock.state.encoding.stored_values import stamped
 from penstock.state.encoding.untyped import decode_untyped, encode_untyped
 from penstock.state.overlay.keyed import CHANGED, DELETED, READ, UNLOADED, KeyedState, Slot, StateCell, store_key
-from penstock.state.overlay.writes import Place, Writes, check_default
+from penstock.state.overlay.writes import StateLabel, Writes, check_default
 
 Changes = list[tuple[bytes, bytes | None]]
 
@@ -33,14 +34,14 @@ def state_codec(state: State) -> Codec:
 class Handle:
     """What the handles share: a cell in every slot, and a name for errors."""
 
-    def __init__(self, keyed: KeyedState, cell: int, state: State, state_id: int, place: Place) -> None:
+    def __init__(self, keyed: KeyedState, cell: int, state: State, state_id: int, label: StateLabel) -> None:
         self._keyed = keyed
         self.cell = cell
         self._flag = cell + 1
         self._state_id = state_id
-        self._place = place
+        self._label = label
         self._codec = state_codec(state)
-        self._writes = Writes(self._codec, place, keyed.key_of)
+        self._writes = Writes(self._codec, label, keyed.key_of)
         self._outer = self._writes.outer
         self._admit = self._writes.admit
         self._encode = self._writes.encode
@@ -64,14 +65,14 @@ class Handle:
         try:
             return self._codec.decode(data)
         except Exception as error:
-            raise self._codec.failure(error, where=str(self._place)) from error
+            raise self._codec.failure(error, where=str(self._label)) from error
 
 
 class StoredValue(Handle):
     """How a `ValueState` without a time to live is loaded and stored."""
 
-    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, place: Place) -> None:
-        super().__init__(keyed, cell, state, state_id, place)
+    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, label: StateLabel) -> None:
+        super().__init__(keyed, cell, state, state_id, label)
         self._default = state.default
 
     def _fresh(self) -> Any:
@@ -99,7 +100,7 @@ class StoredValue(Handle):
                 data = get(key)
                 slot.cells[cell] = self._fresh() if data is None else decode(data)
         except Exception as error:
-            raise self._codec.failure(error, where=str(self._place)) from error
+            raise self._codec.failure(error, where=str(self._label)) from error
 
     def changes(self, slot: Slot, out: Changes) -> None:
         key = store_key(slot, self._state_id)
@@ -170,10 +171,10 @@ class SoleValueHandle(StoredValue):
 
 
 class MutableValueHandle(ValueHandle):
-    """`ValueState` of a type that can be changed in place: what was read is compared with what was stored."""
+    """`ValueState` of a type that can be changed in label: what was read is compared with what was stored."""
 
-    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, place: Place) -> None:
-        super().__init__(keyed, cell, state, state_id, place)
+    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, label: StateLabel) -> None:
+        super().__init__(keyed, cell, state, state_id, label)
         self._fresh = state.fresh_default  # type: ignore[method-assign]
         self._stored: dict[bytes, bytes] = {}
 
@@ -247,8 +248,8 @@ class Expiry:
 class ExpiringValueHandle(Handle):
     """`ValueState` with a time to live: the cell is (expiry, value) or None."""
 
-    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, place: Place) -> None:
-        super().__init__(keyed, cell, state, state_id, place)
+    def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, label: StateLabel) -> None:
+        super().__init__(keyed, cell, state, state_id, label)
         assert state.ttl is not None
         self._expiry = Expiry(keyed, state.ttl)
         self._fresh = state.fresh_default
@@ -296,11 +297,7 @@ class ExpiringValueHandle(Handle):
         if held is None:
             self._remove(key, out)
         else:
-            out.append((key, _stamped(held[0], self._encode(held[1], slot))))
-
-
-def _stamped(expires: Milliseconds, data: bytes) -> bytes:
-    return expires.to_bytes(8, "big", signed=True) + data
+            out.append((key, stamped(held[0], self._encode(held[1], slot))))
 
 
 def _read_stamped(data: bytes, decode: Callable[[bytes], Any]) -> tuple[Milliseconds, Any]:
@@ -311,16 +308,16 @@ def bind_states(
     keyed: KeyedState,
     states: Mapping[str, State],
     ids: Callable[[str], int],
-    places: Callable[[str], Place],
+    labels: Callable[[str], StateLabel],
     *,
     sole: bool = True,
 ) -> dict[str, StateCell]:
     """The handles for declared states, by name.
 
-    `ids` gives the id of a state, `places` what messages call it. `sole`: an only one may be a `SoleValueHandle`.
+    `ids` gives the id of a state, `labels` what messages call it. `sole`: an only one may be a `SoleValueHandle`.
     """
     alone = sole and len(states) == 1
-    handles = {name: _bind(keyed, state, ids(name), places(name), alone) for name, state in states.items()}
+    handles = {name: _bind(keyed, state, ids(name), labels(name), alone) for name, state in states.items()}
     keyed.sole = next((handle for handle in handles.values() if isinstance(handle, SoleValueHandle)), None)
     return handles
 
@@ -337,24 +334,24 @@ def check_defaults(states: Mapping[str, State]) -> None:
         check_default(state, name, codec)
 
 
-def _bind(keyed: KeyedState, state: State, state_id: int, place: Place, alone: bool) -> StateCell:
+def _bind(keyed: KeyedState, state: State, state_id: int, label: StateLabel, alone: bool) -> StateCell:
     from penstock.state.overlay.collections import ListHandle, MapHandle
 
     def make(keyed: KeyedState, cell: int) -> StateCell:
         if isinstance(state, MapState):
-            return MapHandle(keyed, cell, state, state_id, place)
+            return MapHandle(keyed, cell, state, state_id, label)
         if isinstance(state, ListState):
-            return ListHandle(keyed, cell, state, state_id, place)
+            return ListHandle(keyed, cell, state, state_id, label)
         if isinstance(state, ReducingState):
-            return ReducingHandle(_value_handle(keyed, cell, _accumulator(state), state_id, place), state.function)
+            return ReducingHandle(_value_handle(keyed, cell, _accumulator(state), state_id, label), state.function)
         if isinstance(state, AggregatingState):
-            return AggregatingHandle(_value_handle(keyed, cell, _accumulator(state), state_id, place), state.aggregate)
+            return AggregatingHandle(_value_handle(keyed, cell, _accumulator(state), state_id, label), state.aggregate)
         if isinstance(state, ValueState):
-            handle = _value_handle(keyed, cell, state, state_id, place)
+            handle = _value_handle(keyed, cell, state, state_id, label)
             if alone and type(handle) is ValueHandle:
-                return SoleValueHandle(keyed, cell, state, state_id, place)
+                return SoleValueHandle(keyed, cell, state, state_id, label)
             return handle
-        raise StateError(f"{place} is of a kind that is not known: {type(state).__name__}")
+        raise StateError(f"{label} is of a kind that is not known: {type(state).__name__}")
 
     return keyed.attach(make)
 
@@ -364,12 +361,12 @@ def _accumulator(state: State) -> ValueState[Any]:
 
 
 def _value_handle(
-    keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, place: Place
+    keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, label: StateLabel
 ) -> ValueHandle | ExpiringValueHandle:
     if state.ttl is not None:
-        return ExpiringValueHandle(keyed, cell, state, state_id, place)
+        return ExpiringValueHandle(keyed, cell, state, state_id, label)
     mutable = state_codec(state).mutable
-    return (MutableValueHandle if mutable else ValueHandle)(keyed, cell, state, state_id, place)
+    return (MutableValueHandle if mutable else ValueHandle)(keyed, cell, state, state_id, label)
 
 
 class Accumulating:

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from penstock.ids import Milliseconds
 from penstock.state.encoding.keys import KeyCodec
-from penstock.state.entries.layout import value_prefix
+from penstock.state.entries.store_keys import value_prefix
 from penstock.state.key_groups import KeyGroups
-from penstock.state.overlay.spill import Spilled
+from penstock.state.overlay.overflow import Overflow
 from penstock.state.overlay.timers import TimerQueue
 
 UNLOADED: Any = type("Unloaded", (), {"__repr__": lambda self: "UNLOADED"})()
@@ -56,7 +56,7 @@ class Slot:
         self.fresh = False
 
 
-class Times:
+class Clocks:
     """The clocks that state and timers look at."""
 
     __slots__ = ("ended", "processing_time", "record_time", "watermark")
@@ -101,7 +101,7 @@ class KeyedState:
         "_key_codec",
         "_key_groups",
         "_namespace",
-        "_spilled",
+        "_overflow",
         "committed",
         "event_timers",
         "handles",
@@ -119,7 +119,7 @@ class KeyedState:
         committed: Committed,
         key_codec: KeyCodec,
         key_groups: KeyGroups,
-        times: Times,
+        times: Clocks,
         event_timers: TimerQueue,
         processing_timers: TimerQueue,
         ttl_timers: tuple[TimerQueue, TimerQueue],
@@ -130,7 +130,7 @@ class KeyedState:
         self.slot: Slot = Slot(None, b"", 0, [])
         self.handles: list[StateCell] = []
         self.sole: SoleCell | None = None
-        """The handle of the only state, if that keeps its value in an attribute: it must be told of the current key."""
+        """The handle of the only state, if that keeps its value in an attribute: it is given the current key."""
         self.times = times
         self.event_timers = event_timers
         self.processing_timers = processing_timers
@@ -139,7 +139,7 @@ class KeyedState:
         self._key_groups = key_groups
         self._namespace = namespace
         self._empty: list[Any] = []
-        self._spilled: Spilled | None = None
+        self._overflow: Overflow | None = None
 
     def attach(self, make: Callable[[KeyedState, int], StateCell]) -> StateCell:
         """Give a state its cell in every slot."""
@@ -151,7 +151,7 @@ class KeyedState:
     def enter(self, encoded_keys: list[bytes]) -> list[Slot]:
         """The slots of a frame's distinct keys; the values of new ones are fetched together."""
         if len(self.slots) > SPILL_ABOVE:
-            self._spill()
+            self._move_out()
         slots, empty, decode = self.slots, self._empty, self._key_codec.decode
         unknown = [encoded for encoded in encoded_keys if encoded not in slots]
         if not unknown:
@@ -170,7 +170,7 @@ class KeyedState:
         slot = self.slots.get(encoded)
         if slot is None:
             if len(self.slots) > SPILL_ABOVE:
-                self._spill()
+                self._move_out()
             key = self._key_codec.decode(encoded) if not self._namespace else UNDECODED
             group = self._key_groups.of(encoded, self._namespace)
             slot = self.slots[encoded] = Slot(key, encoded, group, self._empty[:])
@@ -182,9 +182,9 @@ class KeyedState:
     def enter_spaces(self, wanted: list[bytes], fresh: list[bool] | None = None) -> list[Slot]:
         """As `enter`, for distinct keys with a namespace. `fresh`: nothing is committed of that one, so nothing is read."""
         if len(self.slots) > SPILL_ABOVE:
-            self._spill()
+            self._move_out()
         slots, empty = self.slots, self._empty
-        unread = self._spilled is None and fresh is not None
+        unread = self._overflow is None and fresh is not None
         unknown = [number for number, encoded in enumerate(wanted) if encoded not in slots]
         groups = self._key_groups.of_many([wanted[number] for number in unknown], self._namespace).tolist()
         new = []
@@ -224,8 +224,8 @@ class KeyedState:
         out = self._state_changes()
         for queue in (self.event_timers, self.processing_timers, *self.ttl_timers):
             out += queue.changes()
-        if self._spilled is not None:
-            return self._spilled.with_rest(out)
+        if self._overflow is not None:
+            return self._overflow.with_rest(out)
         out.sort()
         return out
 
@@ -243,18 +243,18 @@ class KeyedState:
                     changes(slot, out)
         return out
 
-    def _spill(self) -> None:
+    def _move_out(self) -> None:
         """Move what is known of all keys out of memory."""
-        if self._spilled is None:
-            self._spilled = Spilled(self.committed)
-        self._spilled.move(self._state_changes())
-        self.committed = self._spilled
+        if self._overflow is None:
+            self._overflow = Overflow(self.committed)
+        self._overflow.move(self._state_changes())
+        self.committed = self._overflow
         self.slots.clear()
 
     def close(self) -> None:
         """Let go of everything: functions, which live on, still have their handles, and with them this."""
-        if self._spilled is not None:
-            self._spilled.close()
+        if self._overflow is not None:
+            self._overflow.close()
         self.slots.clear()
         self.handles.clear()
         for queue in (self.event_timers, self.processing_timers, *self.ttl_timers):

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from penstock.state.entries.layout import prefix_end
+from penstock.state.entries.store_keys import prefix_end
 
 Entry = tuple[bytes, bytes | None]
 

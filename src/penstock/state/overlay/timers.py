@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import StateError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
-from penstock.state.entries.layout import split_timer_key, timer_key
+from penstock.state.entries.store_keys import split_timer_key, timer_key
 from penstock.state.key_groups import KeyGroups
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class TimerQueue:
             heappush(self._heap, timer)
 
     def _set_at_the_end(self, timer: Timer) -> None:
-        """A timer that is set at the end of time is due at once: a timer that always sets the next one would go on for ever."""
+        """A timer that is set at the end of time is due at once: a timer that always sets the next one would never end."""
         assert self._firing is not None
         generation = self._generations[timer] = self._firing + 1
         if generation > GENERATIONS:

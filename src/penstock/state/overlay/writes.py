@@ -4,7 +4,7 @@ Laws:
 - Everything that is encoded is checked in full, before anything of the epoch is committed.
 - A write is refused at once, and the state stays as it was, if the value is not of a class that the declared type asks for. In a
   step that sets bad records aside (`errors=`) every write is checked in full at once, so that the record that made it can be.
-  Only what is changed in place afterwards is found at the end of the epoch.
+  Only what is changed in label afterwards is found at the end of the epoch.
 - An immutable value that is read back as an equal one of another class (numpy's scalars, an int in a float state) is kept as that
   at once: what a function sees does not depend on where epochs are cut.
 """
@@ -27,7 +27,7 @@ _WHOLE = (int, float, str, bytes, bool)
 
 
 NO_KEY: object = ...
-"""In place of a key of a map, where there is none."""
+"""In label of a key of a map, where there is none."""
 
 
 class _Nothing:
@@ -35,7 +35,7 @@ class _Nothing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class StateLabel:
     """A state, for messages. `tolerant`: its step sets aside records that it cannot process."""
 
     step: str
@@ -50,11 +50,11 @@ class Place:
 class Writes:
     """Checks what is written to one state. `key_of`: the key of a slot, for messages."""
 
-    __slots__ = ("_check", "_codec", "_encode", "_key_of", "_outers", "_place", "_whole", "outer")
+    __slots__ = ("_check", "_codec", "_encode", "_key_of", "_label", "_outers", "_whole", "outer")
 
-    def __init__(self, codec: Codec, place: Place, key_of: Callable[[Slot], object]) -> None:
+    def __init__(self, codec: Codec, label: StateLabel, key_of: Callable[[Slot], object]) -> None:
         self._codec = codec
-        self._place = place
+        self._label = label
         self._key_of = key_of
         self._encode = codec.encode
         self._check = codec.check or (lambda value: True)
@@ -62,13 +62,13 @@ class Writes:
         self._outers = frozenset(codec.outer or ())
         self.outer: type | None = codec.outer[0] if codec.outer else None
         """A value of exactly this class may be written without being looked at; None: any value."""
-        if place.tolerant:
+        if label.tolerant:
             self.outer = _Nothing
 
     def admit(self, value: Any, slot: Slot, sub: object = NO_KEY) -> Any:
         """The value to keep for one that is written, and is not of class `outer`. `sub`: its key in a map."""
         kind, codec = type(value), self._codec
-        if not self._place.tolerant:
+        if not self._label.tolerant:
             if kind in self._outers:
                 return value
             if kind is int and self.outer is float and -EXACT_FLOATS <= value <= EXACT_FLOATS:
@@ -105,8 +105,8 @@ class Writes:
     def _settle(self, value: Any, data: bytes, slot: Slot, sub: object) -> None:
         _, found = self._codec.settle(value, data)
         if found is not None:
-            note = "it was changed in place, so errors= of the step does not apply: write it with update()"
-            raise self._refusal(found, value, slot, sub, note if self._place.tolerant else "")
+            note = "it was changed in label, so errors= of the step does not apply: write it with update()"
+            raise self._refusal(found, value, slot, sub, note if self._label.tolerant else "")
 
     def unencodable(self, error: Exception, value: Any, slot: Slot, sub: object = NO_KEY) -> PenstockError:
         """The error for what encoding a value raised."""
@@ -115,19 +115,19 @@ class Writes:
             return self._refusal(self._codec.misfit(value, error=error), value, slot, sub, note)
         what = error.what if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
         hint = error.hint if isinstance(error, PenstockError) else "integers must fit 64 bits, and text must be valid Unicode"
-        return StateError(f"{self._place}: {what}", detail=f"{self._about(slot, sub)}\nvalue: {value!r:.300}", hint=hint)
+        return StateError(f"{self._label}: {what}", detail=f"{self._about(slot, sub)}\nvalue: {value!r:.300}", hint=hint)
 
     def bad_key(self, error: StateError, sub: object, slot: Slot) -> StateTypeError:
         """The error for what encoding a key of a map raised."""
         detail = f"{self._about(slot, sub)}\n{error.detail}"
-        return StateTypeError(f"{self._place}: {error.what}", detail=detail, hint="write a key of the declared type")
+        return StateTypeError(f"{self._label}: {error.what}", detail=detail, hint="write a key of the declared type")
 
     def _refusal(self, found: Misfit, value: Any, slot: Slot, sub: object, note: str = "") -> PenstockError:
-        return wrong_type(found, value, where=str(self._place), detail=self._about(slot, sub), note=note)
+        return wrong_type(found, value, where=str(self._label), detail=self._about(slot, sub), note=note)
 
     def _about(self, slot: Slot, sub: object) -> str:
         shown = f"key: {self._key_of(slot)!r:.200}" + ("" if sub is NO_KEY else f"\nmap key: {sub!r:.200}")
-        function = self._place.function
+        function = self._label.function
         return shown if function is None else f"{shown}\nfunction: {function_location(function)}"
 
 

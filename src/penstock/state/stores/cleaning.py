@@ -1,9 +1,9 @@
-"""Removing local stores that nobody needs any more.
+"""Removing local stores that are no longer needed.
 
 What goes, and when:
 - those of a job that is finished, or whose storage was temporary: at its end, or once the last process that had them is gone;
-- those of former boots, whose paths nobody asks for again: at the next cleaning;
-- those of jobs that nobody has worked on for `keep_local`: likewise.
+- those of former boots, whose paths are never used again: at the next cleaning;
+- those of jobs that no process has worked on for `keep_local`: likewise.
 
 Laws:
 - A folder that a process holds stays, and so does one with a store that a process has open.
@@ -70,7 +70,7 @@ class Stores:
 
 
 def clean(root: str | None = None, *, older_than: float, dry_run: bool = False) -> list[Stores]:
-    """Remove what nobody needs, and say what it was; `dry_run`: only say it. What is in use is not named. In seconds."""
+    """Remove what is not needed, and say what it was; `dry_run`: only say it. What is in use is not named. In seconds."""
     top = root or default_root()
     check_owner(top)
     found = [stores for stores in stores_below(top) if _may_go(stores, older_than)]
@@ -132,7 +132,7 @@ def remove_folder(folder: str) -> bool:
                 return False
             gone = os.path.join(os.path.dirname(folder), f"gone-{uuid.uuid4().hex}")
             os.rename(folder, gone)
-            os.unlink(os.path.join(gone, LEASE))  # whoever waits for it then knows
+            os.unlink(os.path.join(gone, LEASE))  # a process that waits for it sees that
         except OSError as error:  # another cleaner was first, or a lease is a link
             log.debug("local stores stay: %s", error)
             return False
@@ -172,7 +172,7 @@ def remove_finished(root: str | None, job: str, *, patience: float = 0.0) -> boo
             _remove_if_empty(os.path.dirname(folder))
             return True
         if time.monotonic() >= until:
-            mark_ended(folder)  # whoever uses it still, or cleans next, removes it
+            mark_ended(folder)  # the process that still uses it, or the next cleaning, removes it
             return False
         time.sleep(0.02)
     return False
@@ -277,7 +277,7 @@ def _in_use(folder: str) -> bool:
 
 
 def _taken_alone(path: str, leases: ExitStack) -> bool:
-    """Lock a lease for this process alone, if nobody has it."""
+    """Lock a lease for this process alone, if it is free."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     leases.callback(os.close, file)
     try:

@@ -6,7 +6,7 @@ Laws, beside those of every store:
 - Nothing is synced: what a power cut destroys is rebuilt from the files (the path of a store holds the boot id).
 - As long as an environment is open its directory is leased.
 - Readers do not block the writer.
-- The map (address space) grows by itself; that needs a moment without snapshots in this process.
+- The map (address space) grows by itself; that needs a moment without views in this process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 from penstock.errors import StateError
 from penstock.state.stores import long_keys
 from penstock.state.stores.directories import take_lease
-from penstock.state.stores.lmdb_snapshot import META_KEY, LmdbSnapshot, encode_meta, read_meta
+from penstock.state.stores.lmdb_view import META_KEY, LmdbView, encode_meta, read_meta
 from penstock.state.stores.store import Block, Entries, StoreBrokenError, behind, blocks_of, closed, forget, opened
 
 T = TypeVar("T")
@@ -73,8 +73,8 @@ class LmdbStore:
         return os.path.exists(os.path.join(path, "data.mdb"))
 
     def applied(self) -> str | None:
-        with self.snapshot() as snapshot:
-            return snapshot.applied
+        with self.view() as view:
+            return view.applied
 
     def apply(self, name: str, after: str | None, blocks: Iterable[Block]) -> bool:
         """Should the map have to grow, `blocks` is iterated again: what can be iterated once only is kept in memory meanwhile."""
@@ -84,8 +84,8 @@ class LmdbStore:
     def apply_entries(self, name: str, after: str | None, entries: Entries) -> bool:
         return self.apply(name, after, blocks_of(entries))
 
-    def snapshot(self) -> LmdbSnapshot:
-        return self._attempt(self._begin_snapshot)
+    def view(self) -> LmdbView:
+        return self._attempt(self._begin_view)
 
     def entries(self) -> int:
         return self._attempt(lambda env: max(0, int(env.stat()["entries"]) - 1))
@@ -124,16 +124,16 @@ class LmdbStore:
             self._env = None
             os.close(self._lease)
 
-    def _begin_snapshot(self, env: lmdb.Environment) -> LmdbSnapshot:
+    def _begin_view(self, env: lmdb.Environment) -> LmdbView:
         with self._gate:
             transaction = env.begin()
             try:
-                snapshot = LmdbSnapshot(transaction, self._ended)
+                view = LmdbView(transaction, self._ended)
             except BaseException:
                 transaction.abort()
                 raise
             self._transactions += 1
-            return snapshot
+            return view
 
     def _write(self, env: lmdb.Environment, name: str, after: str | None, blocks: Iterable[Block]) -> bool:
         with self._gate:
@@ -169,7 +169,7 @@ class LmdbStore:
             if not self._gate.wait_for(lambda: self._transactions == 0, self.patience_s):
                 raise StateError(
                     f"the local store in {self.path} must grow, but {self._transactions} transactions are open on it here",
-                    hint="close snapshots before applying a file",
+                    hint="close views before applying a file",
                 )
             env.set_mapsize(size)
 

@@ -3,7 +3,7 @@
 Laws:
 - It lives as long as the process, and is seen by no other: a process that gets a partition for the first time, or after others
   had it, catches up from the files.
-- Applying a file while snapshots are open makes a new content beside theirs.
+- Applying a file while views are open makes a new content beside theirs.
 - Memory does not grow with epochs, nor with restarts: a process has the stores of few jobs, and of each job those of its newest
   layout.
 """
@@ -15,19 +15,19 @@ import threading
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
 
-from penstock.errors import StateError
-from penstock.state.entries.layout import HEAD_SIZE, prefix_end
+from penstock.state.entries.store_keys import HEAD_SIZE
 from penstock.state.stores.store import (
     Block,
     Entries,
+    StoreView,
     behind,
     blocks_of,
     check_order,
     closed,
     forget,
     keep_open,
+    of_closed_view,
     open_stores,
     opened,
 )
@@ -160,11 +160,11 @@ class MemoryStore:
     def apply_entries(self, name: str, after: str | None, entries: Entries) -> bool:
         return self.apply(name, after, blocks_of(entries))
 
-    def snapshot(self) -> MemorySnapshot:
+    def view(self) -> MemoryView:
         with self._lock:
             content = self._open_content()
             content.readers += 1
-            return MemorySnapshot(content, self._lock)
+            return MemoryView(content, self._lock)
 
     def entries(self) -> int:
         return len(self._open_content().entries)
@@ -194,7 +194,7 @@ class MemoryStore:
         return self._content
 
 
-class MemorySnapshot:
+class MemoryView(StoreView):
     """A content that is not changed any more as long as this is open."""
 
     __slots__ = ("_content", "_lock", "applied", "get")
@@ -209,13 +209,10 @@ class MemorySnapshot:
         get = self.get
         return {key: value for key in keys if (value := get(key)) is not None}
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return self.range(prefix, prefix_end(prefix))
-
     def range(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         content = self._content
         if content is None:
-            _closed(start)
+            of_closed_view(start)
             return
         entries = content.entries
         for keys in content.in_order().between(start, stop):
@@ -223,24 +220,10 @@ class MemorySnapshot:
                 yield key, entries[key]
 
     def close(self) -> None:
-        content, self._content, self.get = self._content, None, _closed
+        content, self._content, self.get = self._content, None, of_closed_view
         if content is not None:
             with self._lock:
                 content.readers -= 1
-
-    def __enter__(self) -> MemorySnapshot:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_content", None) is not None:
-            self.close()
-
-
-def _closed(key: bytes) -> bytes | None:
-    raise StateError("a closed snapshot of the local store was used")
 
 
 # --- the stores of a process ---------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Laws, beside those of every store:
 - There is no write-ahead log. What is written becomes durable in the order of writing when the store rests; a kill in between
   takes it back to an earlier file of its chain.
 - A file is one write. One too large for that is announced (`filling`) with its first part: a store found so is broken.
-- One content: nothing is applied as long as snapshots are open (the iterators of `rocksdict` do not respect its snapshots).
+- One content: nothing is applied as long as views are open (the iterators of `rocksdict` do not respect its views).
 """
 
 from __future__ import annotations
@@ -17,15 +17,25 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from importlib import import_module
-from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
 
 from penstock.errors import PenstockError, StateError
-from penstock.state.entries.layout import prefix_end
 from penstock.state.stores.directories import take_lease
-from penstock.state.stores.store import Block, Entries, StoreBrokenError, behind, blocks_of, check_order, closed, forget, opened
+from penstock.state.stores.store import (
+    Block,
+    Entries,
+    StoreBrokenError,
+    StoreView,
+    behind,
+    blocks_of,
+    check_order,
+    closed,
+    forget,
+    of_closed_view,
+    opened,
+)
 
 T = TypeVar("T")
 
@@ -59,7 +69,7 @@ class RocksdbStore:
     """The committed state of a stage partition on this host. Made by `open`."""
 
     patience_s = 1.0
-    """How long another process may have the store open, and how long snapshots here, before one goes on without."""
+    """How long another process may have the store open, and how long views here, before one goes on without."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -100,8 +110,8 @@ class RocksdbStore:
                 raise behind(self.path, name, after, meta.applied)
             if not self._gate.wait_for(lambda: self._readers == 0, self.patience_s):
                 raise StateError(
-                    f"the local store in {self.path} cannot take {name}: {self._readers} snapshots are open on it here",
-                    hint="close snapshots before applying a file",
+                    f"the local store in {self.path} cannot take {name}: {self._readers} views are open on it here",
+                    hint="close views before applying a file",
                 )
             self._write(_Filling(self._open_db(), meta), name, blocks)
             return True
@@ -109,11 +119,11 @@ class RocksdbStore:
     def apply_entries(self, name: str, after: str | None, entries: Entries) -> bool:
         return self.apply(name, after, blocks_of(entries))
 
-    def snapshot(self) -> RocksdbSnapshot:
+    def view(self) -> RocksdbView:
         with self._gate:
             meta = self._meta()
             self._readers += 1
-            return RocksdbSnapshot(self._open_db(), meta.applied, self._ended)
+            return RocksdbView(self._open_db(), meta.applied, self._ended)
 
     def entries(self) -> int:
         return self._meta().entries
@@ -206,7 +216,7 @@ class _Filling:
         self._batch = rocks.WriteBatch(raw_mode=True)
 
 
-class RocksdbSnapshot:
+class RocksdbView(StoreView):
     """The store's content, which does not change as long as this is open."""
 
     __slots__ = ("_db", "_release", "applied", "get")
@@ -222,15 +232,12 @@ class RocksdbSnapshot:
         if not keys:
             return {}
         ordered = sorted(keys)
-        found: list[bytes | None] = self._db.get(ordered) if self._db is not None else [_closed(keys[0])]
+        found: list[bytes | None] = self._db.get(ordered) if self._db is not None else [of_closed_view(keys[0])]
         return {key: value for key, value in zip(ordered, found, strict=True) if value is not None}
-
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return self.range(prefix, prefix_end(prefix))
 
     def range(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         if self._db is None:
-            _closed(start)
+            of_closed_view(start)
             return
         start = max(start, FIRST_KEY)
         if stop is not None and stop <= start:
@@ -243,22 +250,8 @@ class RocksdbSnapshot:
     def close(self) -> None:
         release, self._release = self._release, None
         if release is not None:
-            self._db, self.get = None, _closed
+            self._db, self.get = None, of_closed_view
             release()
-
-    def __enter__(self) -> RocksdbSnapshot:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_release", None) is not None:
-            self.close()
-
-
-def _closed(key: bytes) -> bytes | None:
-    raise StateError("a closed snapshot of the local store was used")
 
 
 def _open(path: str, patience_s: float) -> Any:

@@ -5,8 +5,8 @@ Laws of every kind:
   name, and only on top of the file it follows.
 - It can be thrown away at any time: what a crash destroys is rebuilt from the files.
 - A store is open once in a process, and never used across a fork.
-- A snapshot sees one content until it is closed, whatever is applied meanwhile; a store that cannot keep two contents refuses to
-  apply until its snapshots are closed.
+- A view sees one content until it is closed, whatever is applied meanwhile; a store that cannot keep two contents refuses to
+  apply until its views are closed.
 
 Kinds: `memory` in this process, `lmdb` shared by all processes of a host, `rocksdb` by one process at a time.
 """
@@ -16,15 +16,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from operator import lt
 from types import TracebackType
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, Self, TypeVar
 
 from penstock.errors import StateError
+from penstock.state.entries.store_keys import prefix_end
+from penstock.state.files.durable import Block as Block
 
 StoreKind = Literal["memory", "lmdb", "rocksdb"]
-Block = tuple[list[bytes], list[bytes | None]]
 Entries = list[tuple[bytes, bytes | None]]
 
 
@@ -36,12 +38,14 @@ class StoreBrokenError(StateError):
     """A local store cannot be used any more: it has to be rebuilt."""
 
 
-class StoreSnapshot(Protocol):
+class StoreView(Protocol):
     """One committed content, until it is closed. Close it soon."""
 
+    __slots__ = ()
     applied: str | None
 
-    def get(self, key: bytes) -> bytes | None:
+    @property
+    def get(self) -> Callable[[bytes], bytes | None]:
         """The value of a store key."""
         ...
 
@@ -51,7 +55,7 @@ class StoreSnapshot(Protocol):
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Entries whose store key begins with `prefix`, in order."""
-        ...
+        return self.range(prefix, prefix_end(prefix))
 
     def range(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Entries with `start <= key < stop` (None: to the end), in order."""
@@ -61,9 +65,20 @@ class StoreSnapshot(Protocol):
         """Harmless when it is closed."""
         ...
 
-    def __enter__(self) -> StoreSnapshot: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # it was never opened
+            self.close()
+
+
+def of_closed_view(key: bytes) -> bytes | None:
+    """Instead of the `get` of a view that is closed."""
+    raise StateError("a closed view of the local store was used")
 
 
 class LocalStore(Protocol):
@@ -83,7 +98,7 @@ class LocalStore(Protocol):
         """`apply`, from a delta in memory."""
         ...
 
-    def snapshot(self) -> StoreSnapshot:
+    def view(self) -> StoreView:
         """What is committed now."""
         ...
 
@@ -97,11 +112,11 @@ class LocalStore(Protocol):
 
     @property
     def idle(self) -> bool:
-        """No snapshot of it is open in this process, and nothing is being applied."""
+        """No view of it is open in this process, and nothing is being applied."""
         ...
 
     def rest(self) -> None:
-        """A task has ended: let go of what would keep other processes out."""
+        """A task has ended: release what would keep other processes out."""
         ...
 
     def close(self) -> None:
@@ -165,7 +180,7 @@ def keep_open(store: LocalStore) -> None:
 
 
 def forget(store: LocalStore, close: Callable[[], None]) -> None:
-    """Close a store, with nobody opening it meanwhile."""
+    """Close a store, while no thread can open it."""
     with _opening:
         close()
         if _open_stores.get(store.path) is store:

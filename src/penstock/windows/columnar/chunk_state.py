@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
-from penstock.state.entries.layout import split_timer_key, timer_key
+from penstock.state.entries.store_keys import split_timer_key, timer_key
 from penstock.state.key_groups import KeyGroups
 from penstock.state.overlay.keyed import Committed
 from penstock.windows.columnar.chunks import Chunk, KeyIndex, by_group, dump_chunk, load_chunk

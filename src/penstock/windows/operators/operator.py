@@ -27,7 +27,7 @@ from penstock.runtime.services import Services
 from penstock.state.overlay.handles import bind_states
 from penstock.state.overlay.keyed import KeyedState, Slot
 from penstock.state.overlay.timers import Timer
-from penstock.state.overlay.writes import Place
+from penstock.state.overlay.writes import StateLabel
 from penstock.windows.assigners import TumblingWindows
 from penstock.windows.functions import WindowContext, WindowFunction
 from penstock.windows.operators.contents import Accumulated, Buffered
@@ -55,10 +55,10 @@ class WindowOperator(Operator):
         if key_states:
             self.keys = services.keyed_state(step, definition.key_type, self.watermark, timers=KEY_TIMERS)
             self.keys.times = self.windows.times
-        ids, places = partial(services.state_id, step), partial(_place, step, definition)
-        self.handles: dict[str, Any] = {**bind_states(self.windows, definition.window_states(), ids, places, sole=False)}
+        ids, labels = partial(services.state_id, step), partial(_label, step, definition)
+        self.handles: dict[str, Any] = {**bind_states(self.windows, definition.window_states(), ids, labels, sole=False)}
         if self.keys is not None:
-            self.handles.update(bind_states(self.keys, key_states, ids, places, sole=False))
+            self.handles.update(bind_states(self.keys, key_states, ids, labels, sole=False))
         for name in definition.function_states():
             object.__setattr__(self.body.function, name, self.handles[name])
         self.contents: Accumulated | Buffered = (
@@ -398,14 +398,14 @@ class WindowOperator(Operator):
         return self.user_error(error, self._calling, record, doing=key)
 
 
-def _place(step: StepId, definition: WindowStep, name: str) -> Place:
+def _label(step: StepId, definition: WindowStep, name: str) -> StateLabel:
     """Whose state it is: the window function's own, the trigger's, or what the windows hold."""
     function: Any = definition.function()
     if name in definition.function_states():
         function = definition.body.function
     elif name.startswith(f"{PREFIX}."):
         function = definition.spec.trigger
-    return Place(step=step, state=name, function=function, tolerant=definition.errors != "fail")
+    return StateLabel(step=step, state=name, function=function, tolerant=definition.errors != "fail")
 
 
 def window_operator(step: StepId, services: Services, definition: WindowStep) -> Operator:

@@ -24,7 +24,7 @@ from penstock.state.overlay.handles import (
 from penstock.state.overlay.keyed import CHANGED, DELETED, UNLOADED, Slot, store_key
 
 MOST = 100
-"""So many entries of a map or a list are looked at."""
+"""How many entries of a map or a list are shown at most."""
 
 
 class More:

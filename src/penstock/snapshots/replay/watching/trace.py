@@ -225,7 +225,7 @@ class StepTrace:
 
     def _of_wanted_key(self, store_key: bytes) -> bool:
         form = self._forms.of_entry(store_key)
-        return form is not None and (form.chunked or self.wanted is None or self.wanted(form.place(store_key).key))
+        return form is not None and (form.kind.many_keys or self.wanted is None or self.wanted(form.place(store_key).key))
 
     def _codec_of_changes(self) -> Callable[[Any], bytes] | None:
         form = next((form for form in self._forms.values() if form.step == self.result.step), None)

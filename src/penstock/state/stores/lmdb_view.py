@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import cast
 
 import lmdb
 import msgspec
 
-from penstock.errors import StateError
-from penstock.state.entries.layout import prefix_end
+from penstock.state.entries.store_keys import prefix_end
 from penstock.state.stores import long_keys
-from penstock.state.stores.store import StoreBrokenError
+from penstock.state.stores.store import StoreBrokenError, StoreView, of_closed_view
 
 FORMAT = 1
 META_KEY = b"\x00"
@@ -48,11 +46,7 @@ def read_meta(transaction: lmdb.Transaction) -> Meta:
     return meta
 
 
-def _closed(key: bytes) -> bytes | None:
-    raise StateError("a closed snapshot of the local store was used")
-
-
-class LmdbSnapshot:
+class LmdbView(StoreView):
     """`get`, `scan` and `range` over committed state. Close it soon: it keeps pages from being used again."""
 
     __slots__ = ("_get", "_long", "_process", "_release", "_transaction", "applied")
@@ -81,10 +75,6 @@ class LmdbSnapshot:
         get = self._get
         return {key: value for key in sorted(keys) if (value := get(key)) is not None}
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Entries whose store key begins with `prefix`, in order."""
-        return self.range(prefix, prefix_end(prefix))
-
     def range(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Entries with `start <= key < stop` (None: to the end), in order."""
         if not self._long:
@@ -98,7 +88,7 @@ class LmdbSnapshot:
 
     def _stored(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         if self._transaction is None:
-            _closed(start)
+            of_closed_view(start)
             return
         with self._transaction.cursor() as cursor:
             if not cursor.set_range(max(start, FIRST_KEY)[: long_keys.STORED]):
@@ -119,17 +109,7 @@ class LmdbSnapshot:
             if self._process != os.getpid():
                 _inherited.append(self._transaction)  # to end it here would end it in the parent
                 return
-            transaction, self._transaction, self._get = self._transaction, None, _closed
+            transaction, self._transaction, self._get = self._transaction, None, of_closed_view
             transaction.abort()
             del transaction  # and with it the place among the readers
             release()
-
-    def __enter__(self) -> LmdbSnapshot:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_release", None) is not None:
-            self.close()

@@ -10,7 +10,6 @@ input was cut into epochs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
@@ -18,12 +17,14 @@ import msgspec
 import numpy as np
 
 from penstock.ids import MIN_WATERMARK, Milliseconds
-from penstock.jobs.manifest import StateInfo
-from penstock.snapshots.tabular.json_text import tagged
-from penstock.snapshots.view.content import Entries
+from penstock.state.encoding.json_values import tagged
 from penstock.state.encoding.keys import key_codec
 from penstock.state.encoding.untyped import encode_untyped
-from penstock.state.entries.layout import sortable_time, time_from_sortable
+from penstock.state.entries.entry_columns import GroupedEntries
+from penstock.state.entries.kinds import TIME, RawKeys, StateKind
+from penstock.state.entries.state_info import StateInfo
+from penstock.state.entries.store_keys import sortable_time, time_from_sortable
+from penstock.timing.durations import calendar_time
 from penstock.windows.columnar.chunks import Chunk, KeyIndex, joined, load_chunk, merged
 from penstock.windows.columnar.measures import Measure, reduced
 from penstock.windows.columnar.measuring import MEASURES
@@ -43,32 +44,33 @@ def measures_of(info: StateInfo) -> Named | None:
     return None if None in made else [(name, make()) for name, make in zip(named, made, strict=True) if make is not None]
 
 
-def rows_of_chunks(entries: Entries, info: StateInfo, watermark: Milliseconds) -> Entries | None:
-    """The rows, as entries: the raw key is the time (or start and end) and the key, the raw value is JSON."""
-    measures = measures_of(info)
-    return None if measures is None else _rows(entries, info, measures, watermark)
+class WindowRows(StateKind):
+    """Rows as entries: the raw key is the time (or start and end) and the key, the raw value is JSON."""
+
+    in_plain_text = True
+
+    def __init__(self, times: int) -> None:
+        super().__init__("rows of windows")
+        self._names = ("start", "end") if times == 2 else ("time",)
+        self._ahead = TIME * times
+
+    def split(self, raw_keys: list[bytes], namespace: int) -> RawKeys:
+        return RawKeys([raw[: self._ahead] for raw in raw_keys], [raw[self._ahead :] for raw in raw_keys], None)
+
+    def shown(self, raw_key: bytes, raw_value: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+        times = [time_from_sortable(raw_key[at : at + TIME]) for at in range(0, self._ahead, TIME)]
+        of: dict[str, Any] = dict(zip(self._names, map(calendar_time, times), strict=True))
+        return {**of, "key": tagged(_unpack(raw_key[self._ahead :]))}, msgspec.json.decode(raw_value)
 
 
-def shown_row(info: StateInfo, raw_key: bytes, raw_value: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A row of `rows_of_chunks`, for people: what it is of, and its aggregates."""
-    names = ("start", "end") if info.kind == "session runs" else ("time",)
-    of: dict[str, Any] = {name: moment(time_from_sortable(raw_key[8 * n : 8 * n + 8])) for n, name in enumerate(names)}
-    return {**of, "key": tagged(_unpack(raw_key[8 * len(names) :]))}, msgspec.json.decode(raw_value)
-
-
-def moment(ms: Milliseconds) -> datetime | int:
-    """A time for people; a number where the calendar ends."""
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return ms
-
-
-def _rows(entries: Entries, info: StateInfo, measures: Named, watermark: Milliseconds) -> Entries:
+def rows_of_chunks(
+    entries: GroupedEntries, info: StateInfo, measures: Named, watermark: Milliseconds, *, sessions: bool
+) -> GroupedEntries:
+    """The rows of chunks, as entries of `WindowRows`."""
     for group, pieces in groupby(entries, key=lambda entry: entry[0]):
         index = KeyIndex(key_codec(None))
         chunks = _chunks(pieces, index, info)
-        if info.kind == "session runs":
+        if sessions:
             found = dict(_sessions([chunk for _, chunk in chunks], index, measures, watermark))
         else:
             found = dict(_slices(chunks, index, measures))
@@ -76,7 +78,7 @@ def _rows(entries: Entries, info: StateInfo, measures: Named, watermark: Millise
         yield group, keys, [found[key] for key in keys]
 
 
-def _chunks(pieces: Entries, index: KeyIndex, info: StateInfo) -> list[tuple[Milliseconds, Chunk]]:
+def _chunks(pieces: GroupedEntries, index: KeyIndex, info: StateInfo) -> list[tuple[Milliseconds, Chunk]]:
     return [
         (time_from_sortable(raw[:8]), load_chunk(value, index, info.what, f"step {info.step!r}"))
         for _, keys, values in pieces

@@ -21,13 +21,12 @@ from hypothesis import strategies as st
 from penstock.errors import StateError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK
 from penstock.jobs.manifest import StateInfo
-from penstock.snapshots.tabular.columns import Columns
-from penstock.snapshots.tabular.json_text import from_text, to_text
 from penstock.state.encoding.codecs import PICKLE, codec_for, register_codec
+from penstock.state.encoding.json_values import from_text, to_text
 from penstock.state.encoding.keys import key_codec
 from penstock.state.encoding.untyped import encode_untyped
-from penstock.state.entries.entry_keys import end_of_value
-from penstock.state.entries.layout import sortable_time
+from penstock.state.entries.state_table import StateTable
+from penstock.state.entries.store_keys import end_of_value, sortable_time
 from penstock.state.key_groups import NEW_JOBS, KeyGroups
 from penstock.windows.columnar.chunks import Chunk, KeyIndex, dump_chunk
 from penstock.windows.columnar.vectors import objects
@@ -170,11 +169,11 @@ def checked(info: StateInfo, keys: list[bytes], values: list[bytes], *, mixed: b
     """Read, and written back: the same. Returns the table."""
     order = sorted(range(len(keys)), key=lambda n: keys[n])
     keys, values = [keys[n] for n in order], [values[n] for n in order]
-    for columns in (Columns(info, GROUPS), Columns(info, GROUPS, (keys[:2], values[:2]))):
+    for columns in (StateTable(info, GROUPS), StateTable.sampled(info, GROUPS, keys[:2], values[:2])):
         table = pa.Table.from_arrays(columns.read(keys, values), schema=columns.schema)
         table.validate(full=True)
         assert [(raw_key, raw) for _, raw_key, raw in columns.write(table)] == list(zip(keys, values, strict=True))
-        again = Columns.like(info, GROUPS, columns.schema)
+        again = StateTable.like(info, GROUPS, columns.schema)
         assert again.schema.equals(columns.schema, check_metadata=True)
     return table
 
@@ -217,7 +216,7 @@ def test_keys(tp: Any, strategy: st.SearchStrategy[Any], data: st.DataObject) ->
     ones = [codec_for(int).encode(1)] * len(keys)
     info = StateInfo("s", "n", "value", "int", key_schema=schema)
     checked(info, keys, ones)
-    columns = Columns(info, GROUPS, (keys, ones))
+    columns = StateTable.sampled(info, GROUPS, keys, ones)
     table = pa.Table.from_arrays(columns.read(keys, ones), schema=columns.schema)
     assert [group for group, _, _ in columns.write(table)] == [GROUPS.of(key) for key in keys]
     window = encode_window(TimeWindow(-5, 10**12))
@@ -255,7 +254,7 @@ def test_what_does_not_fit_is_told() -> None:
     info = StateInfo("s", "n", "value", "int")
     keys = [key_codec().encode(key) for key in (1, 2, "three")]
     values = [codec_for(int).encode(value) for value in (1, 2**64 - 1, 3)]
-    columns = Columns(info, GROUPS, (keys[:2], values[:2]))
+    columns = StateTable.sampled(info, GROUPS, keys[:2], values[:2])
     table = pa.Table.from_arrays(columns.read(keys, values), schema=columns.schema)
     assert table.to_pylist() == [
         {"key": 1, "value": 1, "as_json": None},
@@ -297,7 +296,7 @@ def test_chunks(rows: list[tuple[int, int, float]]) -> None:
     what = "TumblingWindows(1 h); key k; count(); sum('a'); avg('b')"
     data = dump_chunk(Chunk(numbers, vectors), index, what)
     info = StateInfo("s", "slices", "slices", None, what=what)
-    columns = Columns(info, KeyGroups(1, NEW_JOBS), ([sortable_time(3_600_000) + b"\x01"], [data]))
+    columns = StateTable.sampled(info, KeyGroups(1, NEW_JOBS), [sortable_time(3_600_000) + b"\x01"], [data])
     table = pa.Table.from_arrays(columns.read([sortable_time(3_600_000) + b"\x01"], [data]), schema=columns.schema)
     (row,) = table.to_pylist()
     assert row["keys"] == [key for key, _, _ in rows]
@@ -307,7 +306,7 @@ def test_chunks(rows: list[tuple[int, int, float]]) -> None:
 
 
 def test_what_is_written_must_fit() -> None:
-    columns = Columns(StateInfo("counts", "n", "value", "int", key_schema="str"), GROUPS)
+    columns = StateTable(StateInfo("counts", "n", "value", "int", key_schema="str"), GROUPS)
     with pytest.raises(StateError, match=r"state 'n' of step 'counts' needs a column 'value'"):
         columns.write(pa.table({"key": ["a"]}))
     with pytest.raises(StateError, match="the column 'value' cannot be written"):
@@ -317,6 +316,6 @@ def test_what_is_written_must_fit() -> None:
     assert columns.write(pa.table({"key": ["a"], "value": pa.array([1], pa.int8())})) == [
         (GROUPS.of(b"\xa1a"), b"\xa1a", b"\x01")
     ]
-    colours = Columns(StateInfo("s", "n", "value", codec_for(Colour).schema, key_schema="str"), GROUPS)
+    colours = StateTable(StateInfo("s", "n", "value", codec_for(Colour).schema, key_schema="str"), GROUPS)
     with pytest.raises(StateError, match="'green' is not one of the values"):
         colours.write(pa.table({"key": ["a"], "value": ["green"]}))

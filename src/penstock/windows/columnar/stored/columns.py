@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import StateError
-from penstock.jobs.manifest import StateInfo
-from penstock.snapshots.tabular.json_text import tagged, untagged
-from penstock.snapshots.tabular.parts import Column, Counted, Encoded, Entry, Layout, Times
-from penstock.snapshots.tabular.shapes import JSON_METADATA, shape_of
-from penstock.state.encoding.keys import canonical_key
-from penstock.state.entries.layout import sortable_time
+from penstock.state.encoding.json_values import tagged, untagged
+from penstock.state.entries.entry_columns import EntryColumns, GroupedEntry, Undeclared, key_column
+from penstock.state.entries.kinds import TIME
+from penstock.state.entries.state_info import StateInfo
+from penstock.state.tabular.columns import Column, NumberColumn, TimeColumn, ValueColumn
+from penstock.state.tabular.conversions import JSON_METADATA
 from penstock.windows.columnar.chunks import VERSION, StoredChunk, read_stored, write_stored
 
 _text = msgspec.json.Encoder().encode
@@ -34,10 +34,10 @@ _unpack = msgspec.msgpack.Decoder().decode
 _DTYPES = {"int": "<i8", "float": "<f8"}
 
 
-class Keys(Column):
+class KeysColumn(Column):
     """The keys of a chunk's rows: encoded, a list for each chunk."""
 
-    def __init__(self, each: Encoded) -> None:
+    def __init__(self, each: ValueColumn) -> None:
         self._each = each
         self.field = pa.field("keys", pa.list_(each.field.with_name("item")))
 
@@ -60,12 +60,12 @@ class Keys(Column):
         return [self._each.part_from_json(key) for key in value]
 
 
-class Aggregates(Column):
+class AggregatesColumn(Column):
     """The vectors of a chunk, as JSON text."""
 
-    def __init__(self, info: StateInfo) -> None:
+    def __init__(self, info: StateInfo, times: int) -> None:
         self.field = pa.field("aggregates", pa.string(), metadata=JSON_METADATA)
-        self._names = (["start, end"] if info.kind == "session runs" else []) + info.what.split("; ")[2:]
+        self._names = (["start, end"] if times == 2 else []) + info.what.split("; ")[2:]
 
     def read(self, parts: Sequence[StoredChunk]) -> pa.Array:
         return pa.array([_text(self.part_to_json(part)).decode() for part in parts], pa.string())
@@ -109,37 +109,43 @@ def _stored_any(value: Any) -> bytes:
     return b"i" + value["$integer"].encode() if isinstance(value, dict) else b"v" + _pack(untagged(value[0]))
 
 
-class Rows(Counted):
-    """Small numbers."""
+class SmallColumn(NumberColumn):
+    """A small number."""
 
     def __init__(self, name: str, *, required: bool = False) -> None:
         super().__init__(name)
         self.required = required
 
+    def unpack(self, pieces: list[bytes]) -> Any:
+        return [piece[0] for piece in pieces]
+
+    def pack(self, parts: Sequence[int]) -> Sequence[bytes]:
+        return [bytes((number,)) for number in parts]
+
     def read(self, parts: Sequence[int]) -> pa.Array:
         return pa.array(parts, pa.int64())
 
 
-class ChunkLayout(Layout):
-    """time · level → chunk"""
+class ChunkColumns(EntryColumns):
+    """Of chunks; `times`: how many a row begins with."""
 
-    def __init__(self, info: StateInfo, key_schema: Any, naive: bool) -> None:
+    def __init__(self, info: StateInfo, found: Undeclared, times: int) -> None:
         self._where = f"state {info.name!r} of step {info.step!r}"
         self._what = info.what
-        shape = shape_of(key_schema, naive=naive, of_keys=True)
-        each = Encoded("key", shape, lambda data: canonical_key(data, key_schema), exact=info.key_schema is None)
-        self.columns = [Times("time"), Rows("level", required=True), Rows("rows"), Keys(each), Aggregates(info)]
+        self._time, self._level = TimeColumn("time"), SmallColumn("level", required=True)
+        keys = KeysColumn(key_column("key", found.key, found.naive, exact=info.key_schema is None))
+        self.columns = [self._time, self._level, SmallColumn("rows"), keys, AggregatesColumn(info, times)]
 
     def split(self, raw_keys: list[bytes], raw_values: list[bytes]) -> list[Sequence[Any]]:
-        times = Times.unpack(b"".join([raw[:8] for raw in raw_keys]))
+        times, levels = self._time.unpack([raw[:TIME] for raw in raw_keys]), self._level.unpack([raw[TIME:] for raw in raw_keys])
         stored = [read_stored(value, self._where) for value in raw_values]
         keys = [chunk.keys for chunk in stored]
-        return [times, [raw[8] for raw in raw_keys], [len(mine) for mine in keys], keys, stored]
+        return [times, levels, [len(mine) for mine in keys], keys, stored]
 
-    def join(self, parts: list[Any], group: Callable[[bytes], int]) -> list[Entry]:
+    def join(self, parts: list[Any], group: Callable[[bytes], int]) -> list[GroupedEntry]:
         times, levels, _, keys, vectors = parts
         found = []
-        for time, level, mine, each in zip(times, levels, keys, vectors, strict=True):
+        for time, level, mine, each in zip(self._time.pack(times), self._level.pack(levels), keys, vectors, strict=True):
             groups = {group(key) for key in mine}
             if len(groups) != 1 or any(len(mine) != _length(*vector) for one in each for vector in one):
                 raise StateError(
@@ -147,7 +153,7 @@ class ChunkLayout(Layout):
                     hint="a chunk holds the keys of one key group; change values and times of chunks, or remove whole chunks",
                 )
             chunk = write_stored(StoredChunk(VERSION, self._what, mine, each))
-            found.append((groups.pop(), sortable_time(time) + bytes((level,)), chunk))
+            found.append((groups.pop(), time + level, chunk))
         return found
 
 

@@ -1,9 +1,14 @@
-"""What columns are made of: a store key and a value are split into *parts*, and each column knows how its parts are shown."""
+"""Columns of entries. A column has a *piece* of bytes of each entry, unpacks pieces into *parts*, and shows parts in Arrow.
+
+Law: a raw key is the pieces of its columns, one after another; so is a raw value.
+"""
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
+from itertools import islice
+from operator import add
 from typing import Any
 
 import msgspec
@@ -12,8 +17,9 @@ import pyarrow as pa
 
 from penstock.errors import StateError
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK
-from penstock.snapshots.tabular.json_text import tagged, untagged
-from penstock.snapshots.tabular.shapes import Shape
+from penstock.state.encoding.json_values import tagged, untagged
+from penstock.state.encoding.stored_values import STAMP_SIZE, framed, stamp_of, unframed
+from penstock.state.tabular.conversions import Conversion
 
 _FIRST_MS = -62_135_596_800_000
 _LAST_MS = 253_402_300_799_999
@@ -25,10 +31,20 @@ _unpack = msgspec.msgpack.Decoder().decode
 
 
 class Column:
-    """One column: from parts to Arrow (raises one of `MISFITS`), and back."""
+    """One column: from pieces to parts to Arrow (raises one of `MISFITS`), and back. Without more, the pieces are the parts."""
 
     field: pa.Field
     required = True
+
+    def unpack(self, pieces: list[bytes]) -> Any:
+        return pieces
+
+    def pack(self, parts: Sequence[Any]) -> Sequence[bytes]:
+        return parts
+
+    def absent(self, before: list[bytes]) -> Sequence[bytes]:
+        """Pieces for a column that is not required and not there. `before`: what is before them in each key or value."""
+        raise NotImplementedError
 
     def read(self, parts: Sequence[Any]) -> pa.Array:
         raise NotImplementedError
@@ -43,24 +59,6 @@ class Column:
         raise NotImplementedError
 
 
-Entry = tuple[int, bytes, bytes]
-"""(group, raw key, raw value)"""
-
-
-class Layout:
-    """The columns of a kind of state."""
-
-    columns: list[Column]
-
-    def split(self, raw_keys: list[bytes], raw_values: list[bytes]) -> list[Sequence[Any]]:
-        """The parts of each column."""
-        raise NotImplementedError
-
-    def join(self, parts: list[Any], group: Callable[[bytes], int]) -> list[Entry]:
-        """Entries of parts; None for a column that is not required. `group` gives the group of a key."""
-        raise NotImplementedError
-
-
 def unreadable_to_json(column: Column, part: Any) -> Any:
     """What stands in `as_json` for a part that the column cannot hold."""
     try:
@@ -71,24 +69,18 @@ def unreadable_to_json(column: Column, part: Any) -> Any:
         ) from None
 
 
-class Times(Column):
+class TimeColumn(Column):
     """Milliseconds since 1970 as a timestamp; the end of time (or, for a start, its beginning) is null. Parts are integers."""
 
-    END = MAX_WATERMARK
-
-    def __init__(self, name: str, *, start: bool = False, required: bool = True) -> None:
+    def __init__(self, name: str, *, start: bool = False) -> None:
         self.field = pa.field(name, pa.timestamp("ms", "UTC"))
-        self.required = required
         self._null = MIN_WATERMARK if start else MAX_WATERMARK
 
-    @staticmethod
-    def unpack(data: bytes) -> Any:
-        """Times of store keys, one after another."""
-        return (np.frombuffer(data, ">u8") ^ np.uint64(1 << 63)).astype(np.uint64).view(np.int64)
+    def unpack(self, pieces: list[bytes]) -> Any:
+        return (np.frombuffer(b"".join(pieces), ">u8") ^ np.uint64(1 << 63)).astype(np.uint64).view(np.int64)
 
-    @staticmethod
-    def unpack_plain(data: bytes) -> Any:
-        return np.frombuffer(data, ">i8").astype(np.int64)
+    def pack(self, parts: Sequence[int]) -> Sequence[bytes]:
+        return [(time + (1 << 63)).to_bytes(8, "big") for time in parts]
 
     def read(self, parts: Any) -> pa.Array:
         unbounded = parts == self._null
@@ -111,17 +103,45 @@ class Times(Column):
         return int(value)
 
 
-class Counted(Column):
-    """A number, eight bytes."""
+class ExpiryColumn(TimeColumn):
+    """When a value expires; one that never does has the end of time."""
+
+    required = False
+
+    def __init__(self) -> None:
+        super().__init__("expires")
+
+    def unpack(self, pieces: list[bytes]) -> Any:
+        return np.frombuffer(b"".join(pieces), ">i8").astype(np.int64)
+
+    def pack(self, parts: Sequence[int]) -> Sequence[bytes]:
+        return [time.to_bytes(8, "big", signed=True) for time in parts]
+
+    def absent(self, before: list[bytes]) -> Sequence[bytes]:
+        return self.pack([MAX_WATERMARK] * len(before))
+
+
+class NumberColumn(Column):
+    """A number, eight bytes. Without one, the entries of what is before it are numbered."""
 
     required = False
 
     def __init__(self, name: str) -> None:
         self.field = pa.field(name, pa.int64())
 
-    @staticmethod
-    def unpack(data: bytes) -> Any:
-        return np.frombuffer(data, ">u8")
+    def unpack(self, pieces: list[bytes]) -> Any:
+        return np.frombuffer(b"".join(pieces), ">u8")
+
+    def pack(self, parts: Sequence[int]) -> Sequence[bytes]:
+        return [number.to_bytes(8, "big") for number in parts]
+
+    def absent(self, before: list[bytes]) -> Sequence[bytes]:
+        seen: dict[bytes, int] = {}
+        found = []
+        for one in before:
+            seen[one] = seen.get(one, -1) + 1
+            found.append(seen[one])
+        return self.pack(found)
 
     def read(self, parts: Any) -> pa.Array:
         return pa.array(parts.astype(np.uint64)).cast(pa.int64())
@@ -139,8 +159,8 @@ class Counted(Column):
         return int(value)
 
 
-class Encoded(Column):
-    """MessagePack values of a shape.
+class ValueColumn(Column):
+    """MessagePack values of a type.
 
     `canonical`: of keys, makes equal ones of equal values. `exact`: 1 is not 1.0. `pickled`: the bytes as they are.
     """
@@ -148,25 +168,25 @@ class Encoded(Column):
     def __init__(
         self,
         name: str,
-        shape: Shape,
+        conversion: Conversion,
         canonical: Callable[[bytes], bytes] | None = None,
         *,
         exact: bool = False,
         pickled: bool = False,
     ) -> None:
-        self.field = shape.field(name)
-        self._shape = shape
+        self.field = conversion.field(name)
+        self._conversion = conversion
         self._canonical = canonical
         self._exact = exact
         self._pickled = pickled
-        self._decoder: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list.__class_getitem__(shape.annotation))
+        self._decoder: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list.__class_getitem__(conversion.annotation))
 
     def read(self, parts: Sequence[bytes]) -> pa.Array:
-        return self._shape.to_arrow(self.values(parts))
+        return self._conversion.to_arrow(self.values(parts))
 
     def values(self, parts: Sequence[bytes]) -> list[Any]:
         """Decoded, all at once."""
-        if self._pickled or self._shape.is_json:
+        if self._pickled or self._conversion.is_json:
             return list(parts)
         data = b"".join(parts)
         values = self._decoder.decode(b"\xdd" + len(parts).to_bytes(4, "big") + data)
@@ -175,7 +195,7 @@ class Encoded(Column):
         return values
 
     def write(self, array: pa.Array) -> Sequence[bytes]:
-        values = self._shape.from_arrow(array)
+        values = self._conversion.from_arrow(array)
         if self._pickled:
             return values
         if self._canonical is None:
@@ -203,68 +223,58 @@ def part_from_json(value: Any) -> bytes:
     return _pack(untagged(value))
 
 
-class Items(Column):
+class ItemsColumn(Column):
     """A chunk of a list: items, each with its length before it, and maybe with the time it expires."""
 
-    def __init__(self, name: str, shape: Shape, *, ttl: bool, pickled: bool) -> None:
-        self._each = Encoded(name, shape, pickled=pickled)
-        self._expires = Times("expires") if ttl else None
-        item = pa.field("item", pa.struct([self._expires.field, shape.field("value")])) if self._expires else shape.field("item")
+    def __init__(self, name: str, conversion: Conversion, *, ttl: bool, pickled: bool) -> None:
+        self._each = ValueColumn(name, conversion, pickled=pickled)
+        self._expires = ExpiryColumn() if ttl else None
+        item = (
+            pa.field("item", pa.struct([self._expires.field, conversion.field("value")]))
+            if self._expires
+            else conversion.field("item")
+        )
         self.field = pa.field(name, pa.list_(item))
 
     def read(self, parts: Sequence[bytes]) -> pa.Array:
         items: list[bytes] = []
-        offsets = [0]
-        for chunk in parts:
-            at, end = 0, len(chunk)
-            while at < end:
-                start = at + 4
-                at = start + int.from_bytes(chunk[at:start], "big")
-                items.append(chunk[start:at])
-            offsets.append(len(items))
+        offsets = [0, *(len(unframed(chunk, items)) for chunk in parts)]
         if self._expires is None:
             flat = self._each.read(items)
         else:
-            stamps = self._expires.read(Times.unpack_plain(b"".join([item[:8] for item in items])))
-            flat = pa.StructArray.from_arrays(
-                [stamps, self._each.read([item[8:] for item in items])], fields=list(self.field.type.value_type)
-            )
+            stamps = self._expires.read(self._expires.unpack([item[:STAMP_SIZE] for item in items]))
+            values = self._each.read([item[STAMP_SIZE:] for item in items])
+            flat = pa.StructArray.from_arrays([stamps, values], fields=list(self.field.type.value_type))
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat, type=self.field.type)
 
     def write(self, array: pa.Array) -> Sequence[bytes]:
         if array.null_count or not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
             raise ValueError("a row needs a list of items")
-        flat = array.flatten()
+        items = iter(self._items(array.flatten()))
+        return [framed(islice(items, length)) for length in array.value_lengths().to_pylist()]
+
+    def _items(self, flat: pa.Array) -> Sequence[bytes]:
         if self._expires is None:
-            items = self._each.write(flat)
-        elif pa.types.is_struct(flat.type) and {field.name for field in flat.type} == {"expires", "value"}:
+            return self._each.write(flat)
+        if pa.types.is_struct(flat.type) and {field.name for field in flat.type} == {"expires", "value"}:
             named = dict(zip([field.name for field in flat.type], flat.flatten(), strict=True))
-            stamps, values = self._expires.write(named["expires"]), self._each.write(named["value"])
-            items = [stamp.to_bytes(8, "big", signed=True) + value for stamp, value in zip(stamps, values, strict=True)]
+            stamps, values = self._expires.pack(self._expires.write(named["expires"])), self._each.write(named["value"])
         else:
-            items = [Times.END.to_bytes(8, "big", signed=True) + value for value in self._each.write(flat)]
-        framed = [len(item).to_bytes(4, "big") + item for item in items]
-        chunks, at = [], 0
-        for length in array.value_lengths().to_pylist():
-            chunks.append(b"".join(framed[at : at + length]))
-            at += length
-        return chunks
+            values = self._each.write(flat)
+            stamps = self._expires.pack([MAX_WATERMARK] * len(values))
+        return list(map(add, stamps, values))
 
     def part_to_json(self, part: bytes) -> Any:
-        return {"$raw": b64encode(part).decode(), "items": self._shown(part)}
+        return {"$raw": b64encode(part).decode(), "items": [self._shown(item) for item in unframed(part)]}
 
-    def _shown(self, chunk: bytes) -> list[Any]:
-        found, at = [], 0
-        while at < len(chunk):
-            start = at + 4
-            at = start + int.from_bytes(chunk[at:start], "big")
-            if self._expires is None:
-                found.append(self._each.part_to_json(chunk[start:at]))
-                continue
-            stamp = int.from_bytes(chunk[start : start + 8], "big", signed=True)
-            expires = None if stamp == Times.END else stamp
-            found.append({"expires": expires, "value": self._each.part_to_json(chunk[start + 8 : at])})
-        return found
+    def _shown(self, item: bytes) -> Any:
+        if self._expires is None:
+            return self._each.part_to_json(item)
+        expires = stamp_of(item)
+        return {
+            "expires": None if expires == MAX_WATERMARK else expires,
+            "value": self._each.part_to_json(item[STAMP_SIZE:]),
+        }
 
     def part_from_json(self, value: Any) -> bytes:
         return part_from_json(value)

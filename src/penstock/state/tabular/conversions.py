@@ -1,6 +1,6 @@
 """What values of a schema look like in Arrow, and how they are got there fast.
 
-A *shape* is made from a schema (see `penstock.state.encoding.schemas`), without the user's classes:
+A *conversion* is made from a schema (see `penstock.state.encoding.schemas`), without the user's classes:
 
     int, float, str, bytes, bool, date, time, timedelta    themselves; integers have 64 bits
     datetime                                               an instant (UTC); without a zone if a sample says so
@@ -10,7 +10,7 @@ A *shape* is made from a schema (see `penstock.state.encoding.schemas`), without
     list, set, tuple_of                                    a list
     dict                                                   a map
     Optional                                               may be null
-    any, other unions, custom codecs, recursive records    JSON text (see `json_text`)
+    any, other unions, custom codecs, recursive records    JSON text (see `json_values`)
 
 Laws:
 - Values are decoded by one msgspec decoder, all at once; what a column cannot hold raises one of `MISFITS`, and is never changed
@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 from msgspec import UNSET, Meta, UnsetType
 
 from penstock.errors import StateError
-from penstock.snapshots.tabular.json_text import from_text, to_text
+from penstock.state.encoding.json_values import from_text, to_text
 from penstock.state.encoding.keys import canonical_decimal
 
 MISFITS = (msgspec.MsgspecError, pa.ArrowException, ValueError, TypeError, OverflowError)
@@ -50,7 +50,7 @@ JSON_METADATA = {b"penstock": b"json"}
 _NONE = b"\xc0"
 
 
-class Shape:
+class Conversion:
     """`annotation`: what msgspec decodes to; `arrow`: the type of the column."""
 
     annotation: Any
@@ -70,7 +70,7 @@ class Shape:
         return pa.field(name, self.arrow, metadata=JSON_METADATA if self.is_json else None)
 
 
-class Scalar(Shape):
+class Scalar(Conversion):
     """One value that Arrow knows. `check`: for what is written, brings it into the form in which it is kept."""
 
     is_scalar = True
@@ -99,7 +99,7 @@ class Float(Scalar):
         return super().from_arrow(array.cast(self.arrow).fill_null(nan) if self._null_is_nan and array.null_count else array)
 
 
-class Json(Shape):
+class Json(Conversion):
     """Any value, as JSON text; None is null."""
 
     annotation = msgspec.Raw
@@ -115,12 +115,12 @@ class Json(Shape):
         return [msgspec.Raw(_NONE if text is None else from_text(text)) for text in texts]
 
 
-class Nullable(Shape):
+class Nullable(Conversion):
     """Optional."""
 
     nullable = True
 
-    def __init__(self, inner: Shape) -> None:
+    def __init__(self, inner: Conversion) -> None:
         self.inner = inner
         self.annotation = Union[inner.annotation, None]  # noqa: UP007 - of annotations made here
         self.arrow = inner.arrow
@@ -133,17 +133,21 @@ class Nullable(Shape):
         return _gathered(self.inner, array, None)
 
 
-class Record(Shape):
+class Record(Conversion):
     """A dataclass, struct, NamedTuple or tuple. A field that may be missing, and is, is null."""
 
-    def __init__(self, name: str, fields: list[tuple[str, Shape, bool]], *, array: bool, tag: Any = None, exact: bool = False):
+    def __init__(
+        self, name: str, fields: list[tuple[str, Conversion, bool]], *, array: bool, tag: Any = None, exact: bool = False
+    ):
         self._name = name
         self._fields = fields
         self._array = array
         members: list[Any] = []
-        for number, (_, shape, required) in enumerate(fields):
+        for number, (_, conversion, required) in enumerate(fields):
             members.append(
-                (f"f{number}", shape.annotation) if required else (f"f{number}", Union[shape.annotation, UnsetType], UNSET)  # noqa: UP007
+                (f"f{number}", conversion.annotation)
+                if required
+                else (f"f{number}", Union[conversion.annotation, UnsetType], UNSET)  # noqa: UP007
             )
         self._struct: Any = msgspec.defstruct(
             "Record",
@@ -159,18 +163,18 @@ class Record(Shape):
         )
         self._getters = [attrgetter(f"f{number}") for number in range(len(fields))]
         self.annotation = self._struct
-        self.arrow = pa.struct([shape.field(field) for field, shape, _ in fields])
+        self.arrow = pa.struct([conversion.field(field) for field, conversion, _ in fields])
 
     def to_arrow(self, values: list[Any]) -> pa.Array:
         columns = []
-        for (_, shape, required), getter in zip(self._fields, self._getters, strict=True):
+        for (_, conversion, required), getter in zip(self._fields, self._getters, strict=True):
             column = list(map(getter, values))
             if required or UNSET not in column:
-                columns.append(shape.to_arrow(column))
-            elif shape.nullable or self._array:
+                columns.append(conversion.to_arrow(column))
+            elif conversion.nullable or self._array:
                 raise ValueError("a field is missing, and null means another thing")
             else:
-                columns.append(_spread(shape, column, UNSET))
+                columns.append(_spread(conversion, column, UNSET))
         return pa.StructArray.from_arrays(columns, fields=list(self.arrow))
 
     def from_arrow(self, array: pa.Array) -> list[Any]:
@@ -181,28 +185,28 @@ class Record(Shape):
         if unknown := sorted(given.keys() - known):
             raise StateError(f"{self._name} has no field {', '.join(unknown)}", hint=f"it has {', '.join(sorted(known))}")
         columns = []
-        for field, shape, required in self._fields:
+        for field, conversion, required in self._fields:
             column = given.get(field)
             if column is None and (required or self._array):
                 raise StateError(f"the field {field} of {self._name} is missing", hint=f"needed: {self.arrow}")
             try:
                 if column is None:
                     columns.append([UNSET] * len(array))
-                elif required or shape.nullable:
-                    columns.append(shape.from_arrow(column))
+                elif required or conversion.nullable:
+                    columns.append(conversion.from_arrow(column))
                 else:
-                    columns.append(_gathered(shape, column, UNSET))
+                    columns.append(_gathered(conversion, column, UNSET))
             except MISFITS as error:
-                raise StateError(f"the field {field} of {self._name} cannot be {shape.arrow}", detail=str(error)) from error
+                raise StateError(f"the field {field} of {self._name} cannot be {conversion.arrow}", detail=str(error)) from error
         names = [f"f{number}" for number in range(len(columns))]
         make = self._struct
         return [make(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
 
 
-class ListOf(Shape):
+class ListOf(Conversion):
     """Items in order; a set's too. `make`: of the items, for what is written."""
 
-    def __init__(self, item: Shape, make: Callable[[list[Any]], Any] | None = None) -> None:
+    def __init__(self, item: Conversion, make: Callable[[list[Any]], Any] | None = None) -> None:
         self._item = item
         self._make = make
         self.annotation = list.__class_getitem__(item.annotation)
@@ -219,10 +223,10 @@ class ListOf(Shape):
         return found if self._make is None else [self._make(items) for items in found]
 
 
-class MapOf(Shape):
+class MapOf(Conversion):
     """Entries in order."""
 
-    def __init__(self, key: Shape, item: Shape) -> None:
+    def __init__(self, key: Conversion, item: Conversion) -> None:
         self._key = key
         self._item = item
         self.annotation = dict.__class_getitem__((key.annotation, item.annotation))
@@ -260,24 +264,24 @@ def _cut(items: list[Any], lengths: list[int]) -> list[list[Any]]:
     return out
 
 
-def _spread(shape: Shape, values: list[Any], missing: Any) -> pa.Array:
+def _spread(conversion: Conversion, values: list[Any], missing: Any) -> pa.Array:
     """A column with null where a value is the missing one."""
     present = [value for value in values if value is not missing]
     if len(present) == len(values):
-        return shape.to_arrow(values)
+        return conversion.to_arrow(values)
     if not present:
-        return pa.nulls(len(values), shape.arrow)
+        return pa.nulls(len(values), conversion.arrow)
     numbers = iter(range(len(present)))
     places = [None if value is missing else next(numbers) for value in values]
-    return shape.to_arrow(present).take(pa.array(places, pa.int32()))
+    return conversion.to_arrow(present).take(pa.array(places, pa.int32()))
 
 
-def _gathered(shape: Shape, array: pa.Array, missing: Any) -> list[Any]:
+def _gathered(conversion: Conversion, array: pa.Array, missing: Any) -> list[Any]:
     """The inverse of `_spread`."""
     if not array.null_count:
-        return shape.from_arrow(array)
+        return conversion.from_arrow(array)
     valid = array.is_valid()
-    present = iter(shape.from_arrow(array.filter(valid)))
+    present = iter(conversion.from_arrow(array.filter(valid)))
     return [next(present) if there else missing for there in valid.to_pylist()]
 
 
@@ -299,14 +303,14 @@ def inexact() -> StateError:
 # --- by schema ---------------------------------------------------------------------------------------------------------------
 
 
-def shape_of(schema: Any, *, naive: bool = False, of_keys: bool = False, null_is_nan: bool = False) -> Shape:
-    """The shape of a schema. `naive`: datetimes have no time zone. `of_keys`: equal values are written alike.
+def conversion_of(schema: Any, *, naive: bool = False, of_keys: bool = False, null_is_nan: bool = False) -> Conversion:
+    """The conversion for a schema. `naive`: datetimes have no time zone. `of_keys`: equal values are written alike.
 
     `null_is_nan`: a null for a float that cannot be None is NaN, which pandas does not tell from null.
     """
 
-    def part(schema: Any) -> Shape:
-        return shape_of(schema, naive=naive, of_keys=of_keys, null_is_nan=null_is_nan)
+    def part(schema: Any) -> Conversion:
+        return conversion_of(schema, naive=naive, of_keys=of_keys, null_is_nan=null_is_nan)
 
     if isinstance(schema, str):
         return Float(null_is_nan=null_is_nan) if schema == "float" else _builtin(schema, naive, of_keys)
@@ -343,7 +347,7 @@ def shape_of(schema: Any, *, naive: bool = False, of_keys: bool = False, null_is
     return Json()
 
 
-def _builtin(name: str, naive: bool, of_keys: bool) -> Shape:
+def _builtin(name: str, naive: bool, of_keys: bool) -> Conversion:
     match name:
         case "bool":
             return Scalar(bool, pa.bool_())
@@ -368,12 +372,12 @@ def _builtin(name: str, naive: bool, of_keys: bool) -> Shape:
     return Json()
 
 
-def _one_of(values: list[Any]) -> Shape:
+def _one_of(values: list[Any]) -> Conversion:
     kinds = {type(value) for value in values}
 
     def check(value: Any) -> Any:
         if value not in values:
-            raise StateError(f"{value!r} is not one of the values", hint=f"choose of {', '.join(map(repr, values))}")
+            raise StateError(f"{value!r} is not one of the values", hint=f"choose one of {', '.join(map(repr, values))}")
         return value
 
     if kinds == {int}:

@@ -1,18 +1,18 @@
-"""Entries of a state as Arrow columns that people can read, and back.
+"""Entries of a state as a table that people can read, and back.
 
     value, reducing, aggregating   key, [window_start, window_end], [expires], value
     list                           key, [window ...], chunk, value: the items that one epoch appended
     map                            key, [window ...], map_key, [expires], value
     timers                         time, key, [window ...]
-    slices, session runs           see `chunk_columns`
+    slices, session runs           see `windows/columnar/stored/columns`
 
-and in all of them, last, `as_json`. `key`, `map_key` and `value` have the type that the schema says (see `shapes`). Times are
-UTC; null is the end of time (for `window_start`: its beginning), so an entry whose `expires` is null stays. Items of a list that
-expire are structs of `expires` and `value`.
+and in all of them, last, `as_json`. `key`, `map_key` and `value` have the type that the schema says (see `conversions`). Times
+are UTC; null is the end of time (for `window_start`: its beginning), so an entry whose `expires` is null stays. Items of a list
+that expire are structs of `expires` and `value`.
 
 A key (or key of a map) whose type was not declared has the type of the sample that the caller gives (the keys of the first
 groups, say), if all of it are integers, floats, texts, bytes, booleans, instants, or tuples of these of one form; JSON text
-otherwise, and without a sample. Like datetimes without a zone it is decided once for a file, by its schema: `Columns.like`.
+otherwise, and without a sample. Like datetimes without a zone it is decided once for a file, by its schema: `StateTable.like`.
 
 Laws:
 - What a column cannot hold (an integer of more than 64 bits, a key unlike the sample) is null there, and stands in `as_json`: an
@@ -25,20 +25,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from penstock.errors import StateError
-from penstock.jobs.manifest import StateInfo
-from penstock.snapshots.tabular.kinds import CHUNKED, Undeclared, layout_of
-from penstock.snapshots.tabular.parts import Column, Layout, unreadable_to_json
-from penstock.snapshots.tabular.shapes import MISFITS
+from penstock.state.entries.entry_columns import EntryColumns, GroupedEntry, Undeclared
+from penstock.state.entries.kinds import kind_of
+from penstock.state.entries.state_info import StateInfo
 from penstock.state.key_groups import NEW_JOBS, KeyGroups
-
-Sample = tuple[Sequence[bytes], Sequence[bytes]]
-"""Raw keys and raw values of some entries."""
+from penstock.state.tabular.columns import Column, unreadable_to_json
+from penstock.state.tabular.conversions import MISFITS
 
 AS_JSON = "as_json"
 
@@ -50,40 +49,35 @@ FROM_PANDAS = {b"penstock.from": b"pandas"}
 _unpack = msgspec.msgpack.Decoder().decode
 
 
-class Columns:
-    """The columns of one state. `sample`: some entries, to find out what was not declared."""
+class StateTable:
+    """The columns of one state."""
 
-    def __init__(self, info: StateInfo, key_groups: KeyGroups, sample: Sample | None = None) -> None:
-        self._set(info, key_groups, _found_out(info, sample) if sample is not None else Undeclared.of(info))
-
-    @classmethod
-    def like(cls, info: StateInfo, key_groups: KeyGroups, schema: pa.Schema) -> Columns:
-        """The columns that a file was written with."""
-        found = (schema.metadata or {}).get(_METADATA)
-        undeclared = Undeclared.of(info) if found is None else msgspec.json.decode(found, type=Undeclared)
-        return cls.of(info, key_groups, undeclared)
-
-    @classmethod
-    def of(cls, info: StateInfo, key_groups: KeyGroups, undeclared: Undeclared) -> Columns:
-        columns = cls.__new__(cls)
-        columns._set(info, key_groups, undeclared)
-        return columns
-
-    def _set(self, info: StateInfo, key_groups: KeyGroups, undeclared: Undeclared) -> None:
+    def __init__(self, info: StateInfo, key_groups: KeyGroups, undeclared: Undeclared | None = None) -> None:
         self.info = info
         self.key_groups = key_groups
-        self.undeclared = undeclared
-        self.layout = layout_of(info, undeclared)
+        self.undeclared = undeclared = undeclared or Undeclared.of(info)
+        self._columns = kind_of(info).columns(info, undeclared)
         self.schema = pa.schema(
-            [*(column.field for column in self.layout.columns), pa.field(AS_JSON, pa.string())],
+            [*(column.field for column in self._columns.columns), pa.field(AS_JSON, pa.string())],
             metadata={_METADATA: msgspec.json.encode(undeclared)},
         )
+
+    @classmethod
+    def sampled(cls, info: StateInfo, key_groups: KeyGroups, raw_keys: list[bytes], raw_values: list[bytes]) -> StateTable:
+        """What was not declared is found out from some entries."""
+        return cls(info, key_groups, _found_out(info, raw_keys, raw_values))
+
+    @classmethod
+    def like(cls, info: StateInfo, key_groups: KeyGroups, schema: pa.Schema) -> StateTable:
+        """The columns that a file was written with."""
+        found = (schema.metadata or {}).get(_METADATA)
+        return cls(info, key_groups, None if found is None else msgspec.json.decode(found, type=Undeclared))
 
     def read(self, raw_keys: list[bytes], raw_values: list[bytes]) -> list[pa.Array]:
         """The columns of some entries, in the order of `schema`."""
         odd: dict[int, dict[str, Any]] = {}
         arrays = []
-        for column, parts in zip(self.layout.columns, self.layout.split(raw_keys, raw_values), strict=True):
+        for column, parts in zip(self._columns.columns, self._columns.split(raw_keys, raw_values), strict=True):
             array, rows = _read(column, parts)
             arrays.append(array)
             for row in rows:
@@ -95,25 +89,25 @@ class Columns:
             arrays.append(pa.array(texts, pa.string()))
         return arrays
 
-    def write(self, table: pa.Table | pa.RecordBatch) -> list[tuple[int, bytes, bytes]]:
+    def write(self, table: pa.Table | pa.RecordBatch) -> list[GroupedEntry]:
         """(group, raw key, raw value) of each row, in order of rows. Columns that are not of this state are not looked at."""
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         table = table.combine_chunks()
-        layout = self._layout_for(table)
+        columns = self._columns_for(table)
         if AS_JSON not in table.column_names or table.column(AS_JSON).null_count == len(table):
-            return layout.join(self._parts(layout, table), self._group)
+            return columns.join(self._parts(columns, table), self._group)
         texts = table.column(AS_JSON).to_pylist()
         plain = pa.array([text is None for text in texts])
-        found = iter(layout.join(self._parts(layout, table.filter(plain)), self._group))
+        found = iter(columns.join(self._parts(columns, table.filter(plain)), self._group))
         return [
-            next(found) if text is None else self._odd_row(layout, table.slice(row, 1), msgspec.json.decode(text))
+            next(found) if text is None else self._odd_row(columns, table.slice(row, 1), msgspec.json.decode(text))
             for row, text in enumerate(texts)
         ]
 
     def encode_key(self, key: Any) -> bytes:
         """The bytes of a key, given as the `key` column shows it (or as Arrow takes it)."""
-        column = next(one for one in self.layout.columns if one.field.name in ("key", "keys"))
+        column = next(one for one in self._columns.columns if one.field.name in ("key", "keys"))
         field = column.field.with_type(column.field.type.value_type) if column.field.name == "keys" else column.field
         try:
             array = pa.array([key], field.type)
@@ -128,19 +122,20 @@ class Columns:
         encoded: bytes = part[0] if isinstance(part, list) else part
         return encoded
 
-    def _layout_for(self, table: pa.Table) -> Layout:
-        from_pandas = FROM_PANDAS.items() <= (table.schema.metadata or {}).items()
-        return layout_of(self.info, self.undeclared, null_is_nan=True) if from_pandas else self.layout
+    def _columns_for(self, table: pa.Table) -> EntryColumns:
+        if FROM_PANDAS.items() <= (table.schema.metadata or {}).items():
+            return kind_of(self.info).columns(self.info, self.undeclared, null_is_nan=True)
+        return self._columns
 
-    def _parts(self, layout: Layout, table: pa.Table) -> list[Sequence[Any] | None]:
-        return [self._column(column, table) for column in layout.columns]
+    def _parts(self, columns: EntryColumns, table: pa.Table) -> list[Sequence[Any] | None]:
+        return [self._column(column, table) for column in columns.columns]
 
-    def _odd_row(self, layout: Layout, row: pa.Table, given: dict[str, Any]) -> tuple[int, bytes, bytes]:
+    def _odd_row(self, columns: EntryColumns, row: pa.Table, given: dict[str, Any]) -> GroupedEntry:
         parts: list[Sequence[Any] | None] = []
-        for column in layout.columns:
+        for column in columns.columns:
             name = column.field.name
             parts.append([column.part_from_json(given[name])] if name in given else self._column(column, row))
-        return layout.join(parts, self._group)[0]
+        return columns.join(parts, self._group)[0]
 
     def _column(self, column: Column, table: pa.Table) -> Sequence[Any] | None:
         name = column.field.name
@@ -149,7 +144,7 @@ class Columns:
                 raise StateError(
                     f"{self._where()} needs a column {name!r}",
                     detail=f"given: {', '.join(table.column_names)}",
-                    hint=f"needed: {', '.join(one.field.name for one in self.layout.columns if one.required)}",
+                    hint=f"needed: {', '.join(one.field.name for one in self._columns.columns if one.required)}",
                 )
             return None
         chunks = table.column(name).chunks
@@ -186,23 +181,22 @@ def _read(column: Column, parts: Sequence[Any]) -> tuple[pa.Array, list[int]]:
 # --- what was not declared -----------------------------------------------------------------------------------------------------
 
 
-def _found_out(info: StateInfo, sample: Sample) -> Undeclared:
-    raw_keys, raw_values = list(sample[0]), list(sample[1])
+def _found_out(info: StateInfo, raw_keys: list[bytes], raw_values: list[bytes]) -> Undeclared:
     found = Undeclared.of(info)
     if not raw_keys:
         return found
-    layout = layout_of(info, found)
-    parts = dict(zip([column.field.name for column in layout.columns], layout.split(raw_keys, raw_values), strict=True))
+    columns = kind_of(info).columns(info, found)
+    parts = dict(zip([column.field.name for column in columns.columns], columns.split(raw_keys, raw_values), strict=True))
     if found.key == "any":
-        keys = [key for chunk in parts["keys"] for key in chunk] if info.kind in CHUNKED else parts["key"]
+        keys = parts["key"] if "key" in parts else chain.from_iterable(parts["keys"])
         found = msgspec.structs.replace(found, key=schema_of_keys([_unpack(key) for key in keys]))
-    if found.map_key == "any" and info.kind == "map":
+    if found.map_key == "any" and "map_key" in parts:
         found = msgspec.structs.replace(found, map_key=schema_of_keys([_unpack(key) for key in parts["map_key"]]))
     if "'datetime'" not in repr((info.schema, info.sub_schema, info.key_schema)):
         return found
     choices = [msgspec.structs.replace(found, naive=naive) for naive in (False, True)]
     return min(
-        choices, key=lambda choice: -Columns.of(info, KeyGroups(1, NEW_JOBS), choice).read(raw_keys, raw_values)[-1].null_count
+        choices, key=lambda choice: -StateTable(info, KeyGroups(1, NEW_JOBS), choice).read(raw_keys, raw_values)[-1].null_count
     )
 
 

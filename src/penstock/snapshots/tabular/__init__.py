@@ -1,1 +1,0 @@
-"""Entries of state as Arrow columns that people can read, and back."""
