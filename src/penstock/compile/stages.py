@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from penstock.changes import APPENDS
 from penstock.compile.order import order_of
 from penstock.errors import PlanError
 from penstock.ids import StepId
@@ -74,6 +75,7 @@ def cut(graph: Graph, state_ids: StateIds, parallelism: int, key_groups: KeyGrou
                 local=tuple(local),
                 ordered=node.step in order.ordered,
                 paced=node.step in order.paced,
+                updates=node.emits != APPENDS,
             )
         )
     stages = tuple(

@@ -41,6 +41,8 @@ class StageStep:
     """A step that sees order follows: what goes out has ticks."""
     paced: bool = False
     """Of a source: it is read in order of event time, up to the epoch's bound."""
+    updates: bool = False
+    """What goes out has kinds of change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -196,6 +196,7 @@ class Task:
         for step in self.stage.steps:
             operator = self._operators[step.step] = step.definition.build(step.step, services, step.inputs)
             operator.ordered = step.ordered
+            operator.updates = step.updates
             if isinstance(operator, SourceOperator):
                 operator.paced = step.paced
         for step in self.stage.steps:
