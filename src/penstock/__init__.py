@@ -3,7 +3,7 @@
 Event streams, keyed state, event time and exactly-once results. Spark moves and schedules, Arrow computes, Python decides.
 
 What most programs use is named here; the rest, and these again, by what it is for: `penstock.api`, `functions`, `contexts`,
-`state`, `windows`, `aggregates`, `expressions`, `timing`, `connectors`, `config`, `errors`, `testing`, `snapshots`.
+`state`, `windows`, `aggregates`, `expressions`, `changes`, `timing`, `connectors`, `config`, `errors`, `testing`, `snapshots`.
 """
 
 from typing import TYPE_CHECKING

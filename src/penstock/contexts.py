@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from penstock.changes import KINDS, RowKind
 from penstock.ids import Milliseconds, StepId
 from penstock.records import NO_TIMESTAMP
 from penstock.timing.durations import time_ms
@@ -16,9 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["KeyedContext", "OnTimerContext", "ProcessContext", "RuntimeContext", "Timers"]
 
 K = TypeVar("K")
+T = TypeVar("T")
 
-Sides = dict[str, tuple[list[Any], list[Milliseconds], list[Milliseconds]]]
-"""What was written to side outputs, by tag: values, timestamps, ticks."""
+Sides = dict[str, tuple[list[Any], ...]]
+"""What was written to side outputs, by tag: values, timestamps, ticks; in a stream that updates, kinds too."""
 
 
 class RuntimeContext:
@@ -54,6 +57,11 @@ class ProcessContext:
         """Event time of the record in milliseconds; None if it has none."""
         return None if self.timestamp_ms == NO_TIMESTAMP else self.timestamp_ms
 
+    @property
+    def kind(self) -> RowKind:
+        """What the record is to a stream that updates: it is added to one, taken back, … What is emitted is of the same kind."""
+        return RowKind.INSERT
+
     def output(self, tag: OutputTag[Any], value: Any) -> None:
         """Write to a side output."""
         side = self._side.get(tag.name)
@@ -65,17 +73,44 @@ class ProcessContext:
 
     def side_mark(self) -> dict[str, int]:
         """How much has been written to side outputs. For the runtime."""
-        return {tag: len(values) for tag, (values, _, _) in self._side.items()}
+        return {tag: len(side[0]) for tag, side in self._side.items()}
 
     def side_back_to(self, mark: dict[str, int]) -> None:
         """Forget what has been written to side outputs since the mark. For the runtime."""
-        for tag, (values, times, ticks) in self._side.items():
-            del values[mark.get(tag, 0) :], times[mark.get(tag, 0) :], ticks[mark.get(tag, 0) :]
+        for tag, side in self._side.items():
+            for written in side:
+                del written[mark.get(tag, 0) :]
 
     def take_side(self) -> Sides:
         """What has been written to side outputs since the last call. For the runtime."""
         side, self._side = self._side, {}
         return side
+
+
+class ChangeContext(ProcessContext):
+    """The context of one record of a stream that updates."""
+
+    __slots__ = ("_code",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._code = 0
+
+    @property
+    def kind(self) -> RowKind:
+        return KINDS[self._code]
+
+    def following(self, codes: list[int], rows: Iterable[T]) -> Iterator[T]:
+        """The rows, each with its kind known here. For the runtime."""
+        for self._code, row in zip(codes, rows, strict=True):
+            yield row
+
+    def output(self, tag: OutputTag[Any], value: Any) -> None:
+        super().output(tag, value)
+        side = self._side[tag.name]
+        if len(side) == 3:
+            side = self._side[tag.name] = (*side, [])
+        side[3].append(self._code)
 
 
 class Timers:

@@ -7,6 +7,9 @@ does: that is where the speed comes from.
 Where a step that sees order follows, each record also has its *tick*: the event time of its source partition from just before
 the record. Ticks never go back within a source partition; see `penstock.runtime.ordering`.
 
+In a stream that updates each record also has its *kind* (the code of a `RowKind`), in all batches; in an append-only one no batch
+has kinds. See `penstock.changes`.
+
 `NO_TIMESTAMP` stands for "this record has no timestamp" inside a timestamp array; a batch whose `timestamps` is None has none
 at all.
 """
@@ -14,8 +17,9 @@ at all.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,17 +31,30 @@ from penstock.ids import MIN_WATERMARK
 NO_TIMESTAMP = MIN_WATERMARK
 
 Timestamps = npt.NDArray[np.int64]
+Kinds = npt.NDArray[np.int8]
+Rows: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice
+"""Some rows of a batch: their numbers, a mask, or a range."""
+
+Carried: TypeAlias = tuple[Timestamps | None, Timestamps | None, Kinds | None]
+"""What a batch has beside its values: timestamps, ticks, kinds."""
 
 
 class Records:
     """A batch of Python values."""
 
-    __slots__ = ("_values", "ticks", "timestamps")
+    __slots__ = ("_values", "kinds", "ticks", "timestamps")
 
-    def __init__(self, values: list[Any], timestamps: Timestamps | None = None, ticks: Timestamps | None = None) -> None:
+    def __init__(
+        self,
+        values: list[Any],
+        timestamps: Timestamps | None = None,
+        ticks: Timestamps | None = None,
+        kinds: Kinds | None = None,
+    ) -> None:
         self._values = values
         self.timestamps = timestamps
         self.ticks = ticks
+        self.kinds = kinds
 
     def __len__(self) -> int:
         return len(self._values)
@@ -47,33 +64,42 @@ class Records:
 
     def take(self, rows: npt.NDArray[np.int64]) -> Records:
         values = self._values
-        return Records([values[i] for i in rows.tolist()], _at(self.timestamps, rows), _at(self.ticks, rows))
+        return Records([values[i] for i in rows.tolist()], *carried(self, rows))
 
     def slice(self, start: int, stop: int) -> Records:
         if start == 0 and stop >= len(self._values):
             return self
         rows = slice(start, stop)
-        return Records(self._values[rows], _at(self.timestamps, rows), _at(self.ticks, rows))
+        return Records(self._values[rows], *carried(self, rows))
 
     def with_timestamps(self, timestamps: Timestamps | None) -> Records:
-        return Records(self._values, timestamps, self.ticks)
+        return Records(self._values, timestamps, self.ticks, self.kinds)
 
     def with_ticks(self, ticks: Timestamps | None) -> Records:
-        return Records(self._values, self.timestamps, ticks)
+        return Records(self._values, self.timestamps, ticks, self.kinds)
+
+    def with_kinds(self, kinds: Kinds | None) -> Records:
+        return Records(self._values, self.timestamps, self.ticks, kinds)
 
 
 class Columns:
     """A batch of Arrow columns, with the way to make a record of a row."""
 
-    __slots__ = ("_values", "data", "row", "ticks", "timestamps")
+    __slots__ = ("_values", "data", "kinds", "row", "ticks", "timestamps")
 
     def __init__(
-        self, data: pa.RecordBatch, row: RowType, timestamps: Timestamps | None = None, ticks: Timestamps | None = None
+        self,
+        data: pa.RecordBatch,
+        row: RowType,
+        timestamps: Timestamps | None = None,
+        ticks: Timestamps | None = None,
+        kinds: Kinds | None = None,
     ) -> None:
         self.data = data
         self.row = row
         self.timestamps = timestamps
         self.ticks = ticks
+        self.kinds = kinds
         self._values: list[Any] | None = None
 
     def __len__(self) -> int:
@@ -85,28 +111,40 @@ class Columns:
         return self._values
 
     def take(self, rows: npt.NDArray[np.int64]) -> Columns:
-        return Columns(self.data.take(pa.array(rows)), self.row, _at(self.timestamps, rows), _at(self.ticks, rows))
+        return Columns(self.data.take(pa.array(rows)), self.row, *carried(self, rows))
 
     def slice(self, start: int, stop: int) -> Columns:
         if start == 0 and stop >= len(self):
             return self
-        rows = slice(start, stop)
-        return Columns(self.data.slice(start, stop - start), self.row, _at(self.timestamps, rows), _at(self.ticks, rows))
+        return Columns(self.data.slice(start, stop - start), self.row, *carried(self, slice(start, stop)))
 
     def with_timestamps(self, timestamps: Timestamps | None) -> Columns:
-        return self._same(timestamps, self.ticks)
+        return self._same(timestamps, self.ticks, self.kinds)
 
     def with_ticks(self, ticks: Timestamps | None) -> Columns:
-        return self._same(self.timestamps, ticks)
+        return self._same(self.timestamps, ticks, self.kinds)
 
-    def _same(self, timestamps: Timestamps | None, ticks: Timestamps | None) -> Columns:
-        batch = Columns(self.data, self.row, timestamps, ticks)
+    def with_kinds(self, kinds: Kinds | None) -> Columns:
+        return self._same(self.timestamps, self.ticks, kinds)
+
+    def _same(self, timestamps: Timestamps | None, ticks: Timestamps | None, kinds: Kinds | None) -> Columns:
+        batch = Columns(self.data, self.row, timestamps, ticks, kinds)
         batch._values = self._values
         return batch
 
 
-def _at(times: Timestamps | None, rows: npt.NDArray[np.int64] | slice) -> Timestamps | None:
-    return None if times is None else times[rows]
+def carried(batch: Batch, rows: Rows | None = None) -> Carried:
+    """What other values have beside them that were made of these rows, one each. `rows`: of some of them."""
+    if rows is None:
+        return batch.timestamps, batch.ticks, batch.kinds
+    return _at(batch.timestamps, rows), _at(batch.ticks, rows), _at(batch.kinds, rows)
+
+
+_Array = TypeVar("_Array", bound=npt.NDArray[Any])
+
+
+def _at(values: _Array | None, rows: Rows) -> _Array | None:
+    return None if values is None else values[rows]  # type: ignore[return-value]
 
 
 def one_batch(batches: list[Batch]) -> Batch:
@@ -114,16 +152,18 @@ def one_batch(batches: list[Batch]) -> Batch:
     first = batches[0]
     if len(batches) == 1:
         return first
-    times = _end_to_end([batch.timestamps for batch in batches], [len(batch) for batch in batches])
-    ticks = _end_to_end([batch.ticks for batch in batches], [len(batch) for batch in batches])
+    sizes = [len(batch) for batch in batches]
+    times = _end_to_end([batch.timestamps for batch in batches], sizes)
+    ticks = _end_to_end([batch.ticks for batch in batches], sizes)
+    kinds = _all_kinds(batches)
     if isinstance(first, Columns) and all(
         isinstance(other, Columns) and other.row == first.row and other.data.schema == first.data.schema for other in batches
     ):
-        return Columns(pa.concat_batches([batch.data for batch in batches]), first.row, times, ticks)  # type: ignore[union-attr]
+        return Columns(pa.concat_batches([batch.data for batch in batches]), first.row, times, ticks, kinds)  # type: ignore[union-attr]
     values: list[Any] = []
     for batch in batches:
         values += batch.values()
-    return Records(values, times, ticks)
+    return Records(values, times, ticks, kinds)
 
 
 def _end_to_end(parts: list[Timestamps | None], sizes: list[int]) -> Timestamps | None:
@@ -133,6 +173,14 @@ def _end_to_end(parts: list[Timestamps | None], sizes: list[int]) -> Timestamps 
         np.full(size, NO_TIMESTAMP, dtype=np.int64) if part is None else part for part, size in zip(parts, sizes, strict=True)
     ]
     return np.concatenate(filled)
+
+
+def _all_kinds(batches: list[Batch]) -> Kinds | None:
+    parts = [batch.kinds for batch in batches if batch.kinds is not None]
+    if not parts:
+        return None
+    assert len(parts) == len(batches), "some batches of a stream have kinds, and some have none"
+    return np.concatenate(parts)
 
 
 Batch = Records | Columns
@@ -170,6 +218,47 @@ def field_names(cls: type) -> tuple[str, ...]:
             hint="use a dataclass, a NamedTuple or a msgspec Struct, or leave the schema out to get dicts",
         )
     return tuple(names)
+
+
+def field_getter(record: Any, name: str) -> Callable[[Any], Any]:
+    """How to get a field of records like this one: a key, an attribute, `f0` and so on of a tuple, `value` of a plain value."""
+    if isinstance(record, dict):
+        return itemgetter(name)
+    if isinstance(record, tuple | list) and not hasattr(record, "_fields"):
+        return itemgetter(int(name[1:])) if name[:1] == "f" and name[1:].isdigit() else itemgetter(name)
+    if name == "value" and isinstance(record, int | float | str | bytes):
+        return lambda value: value
+    return attrgetter(name)
+
+
+def fields_of_record(record: Any) -> tuple[str, ...]:
+    """The names of a record's fields."""
+    if isinstance(record, dict):
+        return tuple(map(str, record))
+    if isinstance(record, int | float | str | bytes):
+        return ("value",)
+    if isinstance(record, tuple | list) and not hasattr(record, "_fields"):
+        return tuple(f"f{number}" for number in range(len(record)))
+    try:
+        return field_names(type(record))
+    except PlanError:
+        return tuple(getattr(record, "__dict__", ()))
+
+
+def as_dict(record: Any, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """A record's fields by name; `names`: of those that have none.
+
+    >>> as_dict(("ann", 3)), as_dict(("ann", 3), ["user", "n"]), as_dict(None)
+    ({'f0': 'ann', 'f1': 3}, {'user': 'ann', 'n': 3}, {'value': None})
+    """
+    if isinstance(record, dict):
+        return dict(record)
+    found = fields_of_record(record)
+    if not found or isinstance(record, int | float | str | bytes):
+        return {names[0] if names else "value": record}
+    if names is not None and isinstance(record, tuple | list) and not hasattr(record, "_fields"):
+        return dict(zip(names, record, strict=True))
+    return {name: field_getter(record, name)(record) for name in found}
 
 
 def to_list(column: pa.Array) -> list[Any]:

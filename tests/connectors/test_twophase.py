@@ -10,6 +10,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
+from penstock.changes import RowKind
 from penstock.connectors.protocol import Sink
 from penstock.connectors.twophase import PublishId, SinkKey, SqliteSink, WriteAheadSink
 from penstock.errors import ConfigError, CorruptFileError, SinkError, StorageError
@@ -124,6 +125,52 @@ def test_rows_with_a_key_replace_each_other(tmp_path: Path, storage: Storage) ->
     sink = SqliteSink(str(tmp_path / "x.db"), "latest", ["room", "celsius"], key=["room"])
     committer(sink, storage).commit(Epoch(1), [stage(sink, storage, 1, [("a", 1), ("b", 1), ("a", 2)])])
     assert sorted(table(sink)) == [("a", 2), ("b", 1)]
+
+
+def changed(kinds: str, rows: list[Any]) -> Records:
+    return Records(rows, kinds=np.asarray([RowKind(kind).code for kind in kinds.split()], dtype=np.int8))
+
+
+def test_changes_make_a_table_once(tmp_path: Path, storage: Storage) -> None:
+    sink = SqliteSink(str(tmp_path / "x.db"), "latest", ["room", "celsius"], key=["room"])
+    rows = changed("+I +I +U -D +I +I -D", [("a", 1), ("b", 1), ("a", 2), ("b", 1), ("b", 3), (None, 1), {"room": None}])
+    first, second = stage(sink, storage, 1, rows), stage(sink, storage, 2, changed("-D +I", [Reading("a", 2), ("c", 5)]))
+    for _ in range(3):
+        committer(sink, storage).commit(Epoch(1), [first])
+    assert sorted(table(sink)) == [("a", 2), ("b", 3)]
+    for _ in range(2):
+        committer(sink, storage).commit(Epoch(2), [second])
+        committer(sink, storage).commit(Epoch(1), [first])
+    assert sorted(table(sink)) == [("b", 3), ("c", 5)]
+    assert staged(storage) == []
+
+
+def test_many_changes_go_block_by_block(tmp_path: Path, storage: Storage) -> None:
+    sink = SqliteSink(str(tmp_path / "x.db"), "latest", ["room", "celsius"], key=["room"])
+    writer = sink.writer(writer_context(storage, 1))
+    kinds = np.asarray([0, 2, 3] * 4500, dtype=np.int8)
+    whole = Records([(f"r{n // 3}", n) for n in range(len(kinds))], kinds=kinds)
+    for start, size in ((0, 10), (10, 9000), (9010, 3), (9013, 4486)):
+        writer.write(whole.slice(start, start + size))
+    committer(sink, storage).commit(Epoch(1), [writer.prepare()])
+    assert table(sink) == [("r4499", 13498)]
+
+
+def test_kinds_that_are_damaged_are_never_written(tmp_path: Path, storage: Storage) -> None:
+    sink = SqliteSink(str(tmp_path / "x.db"), "latest", ["room", "celsius"], key=["room"])
+    prepared = stage(sink, storage, 1, changed("+I +I", [("a", 1), ("b", 1)]))
+    data = storage.read(prepared["path"])
+    for damaged in (data[:-1], data[:-1] + b"\x03", data[:-10], data[:-2]):
+        storage.replace(prepared["path"], damaged)
+        with pytest.raises(CorruptFileError):
+            committer(sink, storage).commit(Epoch(1), [prepared])
+    assert table(sink) == []
+
+
+def test_a_row_that_is_deleted_needs_its_key(tmp_path: Path, storage: Storage) -> None:
+    sink = SqliteSink(str(tmp_path / "x.db"), "latest", ["room", "celsius"], key=["room"])
+    with pytest.raises(SinkError, match="has no room"):
+        committer(sink, storage).commit(Epoch(1), [stage(sink, storage, 1, changed("-D", [{"celsius": 1}]))])
 
 
 @pytest.mark.parametrize("name", ["a b", 'x"; DROP TABLE y; --', "", "sqlite_master", "penstock_epochs", "1st", "ünder"])

@@ -9,22 +9,27 @@ import pytest
 
 from penstock import StreamEnvironment, col
 from penstock.compile.rewrites import REWRITES
+from penstock.connectors import CollectionSource
 from penstock.errors import PlanError
 from penstock.ids import StepId
 from penstock.plan.nodes import Graph
-from penstock.runtime.operators.union import Union
+from penstock.runtime.operators.source import SourceStep
+
+
+def source() -> SourceStep:
+    return SourceStep(source=CollectionSource([1]))
 
 
 def test_a_step_more_is_another_program() -> None:
-    one = Graph().add(Union(), (), name="first", label="union")
-    two = one.add(Union(), (), name=None, label="union")
-    assert [list(graph.nodes) for graph in (one, two)] == [["first"], ["first", "union-1"]]
-    assert two.newest.step == "union-1"
+    one = Graph().add(source(), (), name="first", label="source")
+    two = one.add(source(), (), name=None, label="source")
+    assert [list(graph.nodes) for graph in (one, two)] == [["first"], ["first", "source-1"]]
+    assert two.newest.step == "source-1"
     assert not two.newest.named
 
 
 def test_nothing_can_be_changed_in_place() -> None:
-    graph = Graph().add(Union(), (), name="first", label="union")
+    graph = Graph().add(source(), (), name="first", label="source")
     with pytest.raises(FrozenInstanceError):
         graph.nodes = {}  # type: ignore[misc]
     with pytest.raises(TypeError):
@@ -32,7 +37,7 @@ def test_nothing_can_be_changed_in_place() -> None:
 
 
 def test_a_program_survives_pickling() -> None:
-    graph = Graph().add(Union(), (), name="first", label="union").add(Union(), (), name=None, label="union")
+    graph = Graph().add(source(), (), name="first", label="source").add(source(), (), name=None, label="source")
     assert pickle.loads(pickle.dumps(graph)) == graph
 
 

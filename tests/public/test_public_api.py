@@ -20,6 +20,7 @@ import pytest
 import penstock
 import penstock.aggregates
 import penstock.api
+import penstock.changes
 import penstock.config
 import penstock.connectors
 import penstock.contexts
@@ -42,6 +43,7 @@ MODULES = [
     penstock.windows,
     penstock.aggregates,
     penstock.expressions,
+    penstock.changes,
     penstock.timing,
     penstock.connectors,
     penstock.config,

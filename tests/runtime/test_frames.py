@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,7 +12,16 @@ from penstock.ids import StepId
 from penstock.plan.exchange import Exchange
 from penstock.records import DICT_ROW, Columns, Records
 from penstock.runtime.exchange import Channel, ChannelWriter, FrameWriter
-from penstock.runtime.frames import Frame, Keyed, Payload, RowTypes, decode_payload, encode_frame, encode_payload
+from penstock.runtime.frames import (
+    Frame,
+    Keyed,
+    Payload,
+    RowTypes,
+    decode_payload,
+    encode_frame,
+    encode_payload,
+    unkeyed,
+)
 from penstock.state.encoding.keys import encode_key, key_codec
 from penstock.state.key_groups import NEW_JOBS, KeyGroups, partition_of
 
@@ -86,6 +97,51 @@ def sent(data: pa.RecordBatch, column: str, targets: int) -> list[tuple[bytes, l
     writer.on_batch(Columns(data, DICT_ROW))
     owners = [partition_of(groups.of(encode_key(value.as_py())), targets, 128) for value in data.column(column)]
     return [(frame, [row for row, owner in enumerate(owners) if owner == target]) for target, frame in frames.take()]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("ticked", [False, True])
+def test_kinds(keyed: bool, columns: bool, ticked: bool) -> None:
+    kinds = np.asarray([0, 9, 1, 9, 2, 9, 3, 9], dtype=np.int8)[::2]
+    ticks = np.arange(4, dtype=np.int64) if ticked else None
+    batch = Columns(BATCHES["plain"], DICT_ROW, ticks, ticks, kinds) if columns else Records([1, 2, 3, 4], ticks, ticks, kinds)
+    found = again(Keyed(batch, [b"x", b"y"], np.asarray([0, 1, 1, 0], dtype=np.int32)) if keyed else batch)
+    inner = unkeyed(found)
+    assert inner.values() == batch.values()
+    assert inner.kinds is not None
+    assert inner.kinds.dtype == np.int8
+    assert inner.kinds.tolist() == [0, 1, 2, 3]
+    assert (None if inner.ticks is None else inner.ticks.tolist()) == (None if ticks is None else ticks.tolist())
+
+
+@pytest.mark.parametrize("batch", [Records(["a", "b"]), Columns(BATCHES["plain"], DICT_ROW)])
+def test_an_append_only_stream_pays_nothing_for_kinds(batch: Records | Columns) -> None:
+    """A frame of it ends where its rows end, and one with kinds is longer by a byte for each row."""
+    plain = b"".join(encode_payload(batch, ROWS))
+    with_kinds = b"".join(encode_payload(batch.with_kinds(np.zeros(len(batch), dtype=np.int8)), ROWS))
+    assert with_kinds == plain + bytes(len(batch))
+    assert unkeyed(again(batch)).kinds is None
+
+
+@pytest.mark.parametrize("kind", ["key_by", "rebalance", "broadcast", "forward"])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_kinds_stay_with_their_rows_in_every_exchange(kind: Any, ordered: bool) -> None:
+    rows = [(f"k{n % 3}", n) for n in range(20)]
+    kinds = np.asarray([n % 4 for n in range(20)], dtype=np.int8)
+    groups = KeyGroups(128, NEW_JOBS)
+    frames = FrameWriter(0, 3, ROWS)
+    exchange = Exchange(kind=kind, selector=(0,) if kind == "key_by" else None)
+    channel = Channel(index=0, exchange=exchange, from_stage=0, step=StepId("s"), ordered=ordered)
+    writer = ChannelWriter(channel, frames, partition=0, codec=key_codec(), key_groups=groups, watermark=0)
+    ticks = np.arange(20, 0, -1, dtype=np.int64)
+    writer.on_batch(Records(rows, None, ticks, kinds))
+    found = [unkeyed(decode_payload(frame, ROWS)) for _, frame in frames.take()]
+    assert {target.kinds is None for target in found} == {False}
+    for target in found:
+        assert target.kinds is not None
+        assert target.kinds.tolist() == [value[1] % 4 for value in target.values()]
+    assert sum(map(len, found)) == 20 * (3 if kind == "broadcast" else 1)
 
 
 def test_few_rows_for_a_key_go_as_they_are() -> None:

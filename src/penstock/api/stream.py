@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+from penstock.changes import RowKind
 from penstock.connectors.printing.sink import PrintSink
 from penstock.connectors.protocol import Sink
 from penstock.diagnosis.tracebacks import calling_line, folding
 from penstock.errors import PlanError, did_you_mean
+from penstock.experimental import experimental
 from penstock.functions import (
     Call,
     FilterFunction,
@@ -25,6 +27,7 @@ from penstock.plan.expressions.expression import Expression
 from penstock.plan.nodes import Input
 from penstock.plan.schemas import schema_of
 from penstock.records import DICT_ROW, RowType
+from penstock.runtime.operators.changes import AsChanges, AsChangesByField, ChangesAsRows
 from penstock.runtime.operators.expressions import Filter, Project, outputs_of
 from penstock.runtime.operators.map_batches import MapBatches
 from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter
@@ -141,8 +144,6 @@ class DataStream(Generic[T]):
         )
         return self._then(definition, name, "map_batches")
 
-    # --- shape of the graph ------------------------------------------------------------------------------------------------
-
     # --- by columns ----------------------------------------------------------------------------------------------------------
 
     def select(
@@ -168,6 +169,36 @@ class DataStream(Generic[T]):
         outputs = outputs_of(columns, computed, name)
         definition = Project(outputs=outputs, keeps_others=True, errors=errors, where=calling_line())
         return self._then(definition, name, "with_columns")
+
+    # --- changes -----------------------------------------------------------------------------------------------------------
+
+    @overload
+    def as_changes(self, kind: str, *, name: str | None = None, errors: ErrorPolicy = "fail") -> DataStream[dict[str, Any]]: ...
+
+    @overload
+    def as_changes(
+        self, kind: Callable[[T], RowKind | str], *, name: str | None = None, errors: ErrorPolicy = "fail"
+    ) -> DataStream[T]: ...
+
+    @experimental
+    def as_changes(self, kind: Any, *, name: str | None = None, errors: ErrorPolicy = "fail") -> DataStream[Any]:
+        """Rows that say what they change become changes: the stream updates from here on.
+
+        `kind` is the field that holds `"+I"`, `"-U"`, `"+U"` or `"-D"` (or a `RowKind`, or its code), and is taken out of the
+        row; or a function that returns one of these.
+        """
+        if isinstance(kind, str):
+            return self._then(AsChangesByField(field=kind, errors=errors), name, "as_changes")
+        if isinstance(kind, type) or not (callable(kind) or callable(getattr(kind, "kind", None))):
+            raise PlanError(f"as_changes({kind!r})", hint="name a field, or give a function that returns a RowKind")
+        return self._then(AsChanges(body=kind, errors=errors), name, "as_changes")
+
+    @experimental
+    def changes_as_rows(self, kind: str = "kind", *, name: str | None = None) -> DataStream[dict[str, Any]]:
+        """Each change as an ordinary row, with its kind in a field: `"+I"`, `"-U"`, `"+U"` or `"-D"`."""
+        return self._then(ChangesAsRows(field=kind), name, "changes_as_rows")
+
+    # --- shape of the graph ------------------------------------------------------------------------------------------------
 
     @overload
     def key_by(self, key: Callable[[T], K], /, *, key_type: Any = None, name: str | None = None) -> KeyedStream[K, T]: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from penstock.changes import APPENDS, KINDS
 from penstock.compile.compiler import claim
 from penstock.compile.order import OrderNotes, summary_of
 from penstock.compile.stages import cut
@@ -111,6 +112,8 @@ def _step(node: Node, stage: int, order: OrderNotes) -> dict[str, Any]:
         }
     if node.step in order.steps:
         step["order"] = order.steps[node.step]
+    if node.emits != APPENDS:
+        step["changes"] = [str(kind) for kind in KINDS if kind in node.emits]
     if isinstance(definition, Filter | Project):
         step["expressions"] = definition.describe()
     if isinstance(definition, WindowStep):
@@ -210,6 +213,7 @@ def _step_lines(step: dict[str, Any]) -> list[str]:
         lines += [f"  read {step['source']['read']}"] if step["source"]["read"] else []
     if "order" in step:
         lines.append(f"  sees order: {step['order']}")
+    lines += [f"  updates: emits {', '.join(step['changes'])}"] if "changes" in step else []
     lines += [f"  {what} {how}" for what, how in step.get("expressions", {}).items()]
     lines += [f"  {what} {how}" for what, how in step.get("window", {}).items()]
     if step["errors"] != "fail":

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from penstock.changes import APPENDS
 from penstock.compile.order import order_of
 from penstock.errors import PlanError
 from penstock.ids import StepId
@@ -75,6 +76,7 @@ def cut(graph: Graph, state_ids: StateIds, parallelism: int, key_groups: KeyGrou
                 ordered=node.step in order.ordered,
                 in_turn=node.step in order.in_turn,
                 paced=node.step in order.paced,
+                updates=node.emits != APPENDS,
             )
         )
     stages = tuple(

@@ -27,6 +27,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from penstock.changes import Changelog
 from penstock.ids import Epoch, JobId, StepId
 from penstock.plan.schema import Schema
 from penstock.records import Batch, RowType
@@ -190,6 +191,14 @@ class Sink(Protocol):
     def committer(self, context: CommitterContext) -> Committer: ...
 
     def describe(self) -> str: ...
+
+
+@runtime_checkable
+class TakesChanges(Protocol):
+    """A sink that may take more than rows that are added. Batches of a stream that updates have `kinds`."""
+
+    @property
+    def changelog(self) -> Changelog: ...
 
 
 @runtime_checkable

@@ -1,5 +1,7 @@
 """What print and collect share: output that travels to the driver inside the committable and touches no disk.
 
+Of a stream that updates the values are `RowChange`s.
+
 Such output is seen at most once: a driver that dies between the manifest and the commit takes it along. Within a process a commit
 is repeated without effect: epochs of a job only grow, so the last one committed is all there is to remember.
 """
@@ -9,11 +11,24 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+from penstock.changes import Changelog, changes_in
 from penstock.connectors.protocol import CommitterContext
 from penstock.errors import CorruptFileError
 from penstock.ids import Epoch
 from penstock.plan import job_pickle
 from penstock.records import Batch
+
+
+class VolatileSink:
+    """Shows all kinds of change."""
+
+    @property
+    def volatile(self) -> bool:
+        return True
+
+    @property
+    def changelog(self) -> Changelog:
+        return "retract"
 
 
 class VolatileWriter:
@@ -27,9 +42,9 @@ class VolatileWriter:
     def write(self, batch: Batch) -> None:
         self._count += len(batch)
         if self._limit is None:
-            self._values += batch.values()
+            self._values += changes_in(batch)
         elif len(self._values) < self._limit:
-            self._values += batch.values()[: self._limit - len(self._values)]
+            self._values += changes_in(batch.slice(0, self._limit - len(self._values)))
 
     def prepare(self) -> bytes:
         return pack(self._values, self._count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from penstock.changes import APPENDS, Changes
 from penstock.functions import Call
 from penstock.ids import StepId
 from penstock.state.descriptors import State
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 ErrorPolicy = Literal["fail", "skip", "dead_letter"]
 ERROR_POLICIES: tuple[ErrorPolicy, ...] = ("fail", "skip", "dead_letter")
+
+DEAD_LETTERS = "dead-letters"
+"""The side output that gets the records a step with `errors="dead_letter"` could not process."""
 
 KeyFields = tuple[str | int, ...]
 
@@ -59,6 +63,11 @@ class Definition:
     names_columns: ClassVar[bool] = False
     """It names columns, which are looked for when the step is built; a record without one is an error, not a null."""
 
+    changes_hint: ClassVar[str] = (
+        "put .changes_as_rows() before it: that makes an ordinary row of each change, with its kind in a field"
+    )
+    """What to do about a stream that updates, if it does not take it."""
+
     @property
     def kind(self) -> str:
         raise NotImplementedError
@@ -66,6 +75,15 @@ class Definition:
     def takes(self, given: int) -> tuple[Takes, ...]:
         """What its inputs must be, one for each; of a step that takes any number, for the number that was given."""
         return (ANYTHING,)
+
+    @property
+    def accepts(self) -> Changes:
+        """The kinds of change that it takes: checked when the step is built."""
+        return APPENDS
+
+    def emits(self, inputs: tuple[Changes, ...]) -> Changes:
+        """The kinds of change that it emits, side outputs included, if its inputs have these. Dead letters are always added."""
+        return APPENDS.union(*inputs)
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         raise NotImplementedError

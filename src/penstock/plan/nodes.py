@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from penstock.changes import APPENDS, Changes
 from penstock.errors import PlanError
 from penstock.functions import call_of
 from penstock.ids import StepId
+from penstock.plan.changelog import emitted_changes
 from penstock.plan.definition import ERROR_POLICIES, Definition, StateDeclaration
 from penstock.plan.exchange import Exchange
 from penstock.plan.pairing import check_inputs
@@ -38,6 +40,8 @@ class Node:
     inputs: tuple[Input, ...] = ()
     previous_names: tuple[str, ...] = ()
     """What the step was called in former programs: its state, its position, its place in a target are still known by it."""
+    emits: Changes = APPENDS
+    """The kinds of change in its output."""
 
     def __post_init__(self) -> None:
         for name in (self.step, *self.previous_names):
@@ -99,7 +103,8 @@ class Graph:
         for given in inputs:
             if given.exchange is not None and callable(given.exchange.selector):
                 check_calls(step, [call_of(given.exchange.selector, "key", "value")])
-        node = Node(step=step, named=name is not None, definition=definition, inputs=inputs, previous_names=former)
+        emits = emitted_changes(self, step, definition, inputs)
+        node = Node(step=step, named=name is not None, definition=definition, inputs=inputs, previous_names=former, emits=emits)
         return Graph.of((*self, node))
 
     def _derived(self, label: str) -> StepId:

@@ -77,6 +77,11 @@ class Keyed:
 Payload = Records | Columns | Keyed
 
 
+def unkeyed(payload: Payload) -> Batch:
+    """The records, for a step that has no use for their keys."""
+    return payload.batch if isinstance(payload, Keyed) else payload
+
+
 class Frame:
     """A data frame, decoded as far as its head; `payload()` does the rest."""
 
@@ -124,7 +129,8 @@ _LEAVE_OUT_ABOVE = 4  # with so many rows for a key a column of keys goes as its
 
 
 def encode_payload(payload: Payload, rows: RowTypes) -> list[Buffer]:
-    """A batch as bytes, in pieces to be joined. Row classes travel as an index into the plan's `rows`."""
+    """A batch as bytes, in pieces to be joined. Row classes travel as an index into the plan's `rows`; kinds come last, if there
+    are any."""
     keys: Buffer = b""
     codes: Buffer = b""
     batch: Batch
@@ -145,7 +151,10 @@ def encode_payload(payload: Payload, rows: RowTypes) -> list[Buffer]:
         kind, pickled = dump_values(batch.values())
         body = [pickled]
     head_of_all = _SECTION.pack(kind, len(times), len(ticks), len(codes), len(keys), sum(map(len, body)))
-    return [head_of_all, times, ticks, codes, keys, *body]
+    pieces = [head_of_all, times, ticks, codes, keys, *body]
+    if batch.kinds is not None:
+        pieces.append(np.ascontiguousarray(batch.kinds).data.cast("B"))
+    return pieces
 
 
 def decode_payload(frame: bytes, rows: RowTypes, offset: int = HEAD_SIZE) -> Payload:
@@ -160,7 +169,8 @@ def decode_payload(frame: bytes, rows: RowTypes, offset: int = HEAD_SIZE) -> Pay
     if n_keys:
         keys = _keys.decode(view[at + n_codes : n_after])
         codes = np.frombuffer(view[at : at + n_codes], dtype=_code_type(keys)).astype(np.int32, copy=False)
-    body = view[n_after : n_after + n_body]
+    end = n_after + n_body
+    body = view[n_after:end]
     batch: Batch
     if kind in (_ARROW, _ARROW_STREAM):
         row, n_schema, column, n_values = _COLUMNS.unpack_from(body)
@@ -171,6 +181,8 @@ def decode_payload(frame: bytes, rows: RowTypes, offset: int = HEAD_SIZE) -> Pay
         batch = Records(load_values(kind, body), times)
     if n_ticks:
         batch.ticks = _load_ticks(packed_ticks, len(batch))
+    if end < len(view):
+        batch.kinds = np.frombuffer(view[end:], dtype=np.int8)
     return Keyed(batch, keys, codes) if n_keys else batch
 
 

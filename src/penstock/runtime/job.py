@@ -43,6 +43,8 @@ class StageStep:
     """It has several inputs, and takes their records in turn, by ticks."""
     paced: bool = False
     """Of a source: it is read in order of event time, up to the epoch's bound."""
+    updates: bool = False
+    """What goes out has kinds of change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

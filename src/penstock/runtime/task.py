@@ -197,6 +197,7 @@ class Task:
         for step in self.stage.steps:
             operator = self._operators[step.step] = step.definition.build(step.step, services, step.inputs)
             operator.ordered = step.ordered
+            operator.updates = step.updates
             if step.in_turn:
                 self._merged[step.step] = MergedInputs(operator, step.inputs)
             if isinstance(operator, SourceOperator):

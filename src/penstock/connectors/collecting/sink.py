@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.connectors.protocol import Committable, CommitterContext, Published, WriterContext
-from penstock.connectors.volatile import CommittedOnce, VolatileWriter, unpack
+from penstock.connectors.volatile import CommittedOnce, VolatileSink, VolatileWriter, unpack
 from penstock.errors import ConfigError
 from penstock.ids import Epoch
 
@@ -78,8 +78,9 @@ def collected(id: str) -> Collected:
 
 
 @dataclass(frozen=True)
-class CollectSink:
-    """Collects all records in memory on the driver: for tests, notebooks and bounded jobs.
+class CollectSink(VolatileSink):
+    """Collects all records in memory on the driver: for tests, notebooks and bounded jobs. Of a stream that updates it collects
+    each `RowChange`: the kind and the record.
 
     >>> CollectSink().results()
     []
@@ -90,10 +91,6 @@ class CollectSink:
     def __post_init__(self) -> None:
         if not self.id:
             raise ConfigError("A CollectSink needs an id", hint="leave id= out to get a fresh one")
-
-    @property
-    def volatile(self) -> bool:
-        return True
 
     @property
     def collected(self) -> Collected:

@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 import pyarrow as pa
 
+from penstock.changes import Changelog
 from penstock.connectors.files.formats import FormatName
 from penstock.connectors.files.writing.arrow_types import arrow_schema
 from penstock.connectors.files.writing.committer import FileCommitter
@@ -40,7 +41,8 @@ class FileSink:
 
     Records are dicts, dataclasses, NamedTuples, msgspec Structs, tuples (columns `f0`, `f1`, … or those in `columns=`) or single
     values (column `value`). Parquet and CSV have the columns of `schema=`, or of the first records. `partition_by=` is a column,
-    or a function from a record to a folder. `tidy=True` also shows published files under `published/`, for people who just list.
+    or a function from a record to a folder. `kind_field=` takes streams that update: each change is a row, with its kind (`"+I"`,
+    `"-U"`, `"+U"` or `"-D"`) in that field. `tidy=True` also shows published files under `published/`, for people who just list.
     Files of output that is taken back, when the job goes back to an earlier epoch, stay for `keep_taken_back`.
     """
 
@@ -52,6 +54,7 @@ class FileSink:
     partition_by: str | Callable[[Any], str] | None = None
     compression: str | None = None
     max_file_records: int | None = None
+    kind_field: str | None = None
     tidy: bool = False
     keep_taken_back: Duration = timedelta(hours=1)
 
@@ -85,6 +88,9 @@ class FileSink:
             if not columns or not all(columns) or len(set(columns)) < len(columns):
                 raise ConfigError(f"These are no column names: {list(columns)}", hint="columns= is a list of different names")
             object.__setattr__(self, "columns", columns)
+        if self.kind_field is not None and (not self.kind_field or self.format == "text"):
+            hint = "use json, csv or parquet" if self.kind_field else 'for example kind_field="kind"'
+            raise ConfigError(f"A FileSink cannot write {self.format} with the kind in a field {self.kind_field!r}", hint=hint)
         if self.partition_by is not None and not callable(self.partition_by) and self.partition_by == "":
             raise ConfigError(
                 f"A FileSink cannot partition by {self.partition_by!r}",
@@ -94,6 +100,10 @@ class FileSink:
     @property
     def volatile(self) -> bool:
         return False
+
+    @property
+    def changelog(self) -> Changelog:
+        return "append" if self.kind_field is None else "retract"
 
     def _function_calls(self) -> tuple[Call, ...]:
         return (call_of(self.partition_by, "partition_by", "record"),) if callable(self.partition_by) else ()

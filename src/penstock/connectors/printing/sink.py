@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.connectors.protocol import Committable, CommitterContext, WriterContext
-from penstock.connectors.volatile import CommittedOnce, VolatileWriter, unpack
+from penstock.connectors.volatile import CommittedOnce, VolatileSink, VolatileWriter, unpack
 from penstock.errors import ConfigError
 from penstock.ids import Epoch
 
@@ -14,8 +14,9 @@ _PRINTED = CommittedOnce()
 
 
 @dataclass(frozen=True)
-class PrintSink:
-    """Prints every record on a line; of an epoch at most `limit`, and then how many more there were."""
+class PrintSink(VolatileSink):
+    """Prints every record on a line, of a stream that updates with its kind (`+U {…}`); of an epoch at most `limit`, and then how
+    many more there were."""
 
     prefix: str = ""
     limit: int | None = None
@@ -23,10 +24,6 @@ class PrintSink:
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 0:
             raise ConfigError(f"PrintSink cannot print {self.limit} records", hint="limit= is 0 or more, or None for all")
-
-    @property
-    def volatile(self) -> bool:
-        return True
 
     def writer(self, context: WriterContext) -> VolatileWriter:
         return VolatileWriter(self.limit)

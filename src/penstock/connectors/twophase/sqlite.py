@@ -7,8 +7,10 @@ import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
+from penstock.changes import Changelog, RowChange, RowKind
 from penstock.connectors.twophase.identity import SinkKey
 from penstock.connectors.twophase.transactional import TransactionalSink
 from penstock.errors import ConfigError, SinkError
@@ -23,7 +25,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 class SqliteSink(TransactionalSink[sqlite3.Connection]):
     """Inserts rows (tuples in the order of `columns`, or dicts and objects with fields of these names) into a table.
 
-    With `key=` some of the columns, a row replaces the one with the same key.
+    With `key=` some of the columns, a row replaces the one with the same key. Then streams that update can be written: `-D`
+    deletes the row of its key. (An update does not change the key: that is a deletion and an insertion.)
     """
 
     path: str
@@ -66,6 +69,19 @@ class SqliteSink(TransactionalSink[sqlite3.Connection]):
         marks = ", ".join("?" * len(self.columns))
         transaction.executemany(f'{verb} INTO "{self.table}" ({names}) VALUES ({marks})', map(self._values, rows))
 
+    @property
+    def changelog(self) -> Changelog:
+        return "upsert" if self.key else "append"
+
+    def write_changes(self, transaction: sqlite3.Connection, changes: list[RowChange]) -> None:
+        matches = " AND ".join(f"{name} IS ?" for name in _quoted(self.key))
+        for deleted, run in groupby(changes, key=lambda change: change.kind is RowKind.DELETE):
+            rows = [change.record for change in run]
+            if deleted:
+                transaction.executemany(f'DELETE FROM "{self.table}" WHERE {matches}', map(self._key_of, rows))
+            else:
+                self.write(transaction, rows)
+
     def committed_epoch(self, transaction: sqlite3.Connection, key: SinkKey) -> int | None:
         select = f'SELECT epoch FROM "{EPOCHS_TABLE}" WHERE job = ? AND sink = ?'
         found = transaction.execute(select, (key.job, key.sink)).fetchone()
@@ -77,11 +93,21 @@ class SqliteSink(TransactionalSink[sqlite3.Connection]):
     def describe(self) -> str:
         return f"table {self.table} in {self.path}"
 
+    def _key_of(self, row: Any) -> tuple[Any, ...]:
+        """Of a row that is deleted; it need not have the other columns."""
+        if isinstance(row, Mapping):
+            return self._named(row, self.key)
+        values = self._values(row)
+        return tuple(values[self.columns.index(name)] for name in self.key)
+
+    def _named(self, row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
+        if missing := [name for name in names if name not in row]:
+            raise SinkError(f"A row for the table {self.table} has no {missing[0]}", detail=f"row: {str(row)[:200]}")
+        return tuple(row[name] for name in names)
+
     def _values(self, row: Any) -> tuple[Any, ...]:
         if isinstance(row, Mapping):
-            if missing := [name for name in self.columns if name not in row]:
-                raise SinkError(f"A row for the table {self.table} has no {missing[0]}", detail=f"row: {str(row)[:200]}")
-            return tuple(row[name] for name in self.columns)
+            return self._named(row, self.columns)
         values = row if isinstance(row, tuple) else (row,)
         if len(values) != len(self.columns):
             what = f"A row for the table {self.table} has {len(values)} values, not {len(self.columns)}"

@@ -1,7 +1,9 @@
 """Rows on their way: encoded by the workers into the job's storage, read back by the driver when the epoch is durable.
 
 A staged file is a run of blocks, each `length (4, big-endian) · CRC-32 (4) · payload`, so that neither side holds more than a
-block in memory. Its name carries the attempt, so that leftovers can be told from what a manifest names.
+block in memory. Of a stream that updates each block of rows is followed by one with a byte for each: its kind.
+
+The name of the file carries the attempt, so that leftovers can be told from what a manifest names.
 """
 
 from __future__ import annotations
@@ -59,21 +61,27 @@ class StagingWriter:
         self._stack = ExitStack()
         self._file: BinaryIO | None = None
         self._few: list[Any] = []
+        self._few_kinds = b""
+        self._changes = False
         self._rows = 0
 
     def write(self, batch: Batch) -> None:
         values = batch.values()
+        kinds = b"" if batch.kinds is None else batch.kinds.tobytes()
+        self._changes |= bool(kinds)
         if len(self._few) + len(values) < BLOCK_ROWS:
             self._few += values
+            self._few_kinds += kinds
             return
         self._flush()
         for start in range(0, len(values), BLOCK_ROWS):
-            self._block(values[start : start + BLOCK_ROWS])
+            self._block(values[start : start + BLOCK_ROWS], kinds[start : start + BLOCK_ROWS])
 
     def prepare(self) -> Committable:
         self._flush()
         self._stack.close()
-        return {"path": self._path if self._rows else None, "rows": self._rows}
+        prepared = {"path": self._path if self._rows else None, "rows": self._rows}
+        return {**prepared, "changes": True} if self._changes else prepared
 
     def abort(self) -> None:
         self._few = []
@@ -84,9 +92,10 @@ class StagingWriter:
     def _flush(self) -> None:
         if self._few:
             few, self._few = self._few, []
-            self._block(few)
+            kinds, self._few_kinds = self._few_kinds, b""
+            self._block(few, kinds)
 
-    def _block(self, rows: list[Any]) -> None:
+    def _block(self, rows: list[Any], kinds: bytes) -> None:
         try:
             payload = self._encode(rows)
         except Exception as error:
@@ -97,8 +106,9 @@ class StagingWriter:
             ) from error
         if self._file is None:
             self._file = self._stack.enter_context(self._storage.writer(self._path))
-        self._file.write(_HEADER.pack(len(payload), zlib.crc32(payload)))
-        self._file.write(payload)
+        for part in (payload, kinds) if kinds else (payload,):
+            self._file.write(_HEADER.pack(len(part), zlib.crc32(part)))
+            self._file.write(part)
         self._rows += len(rows)
 
 
@@ -108,22 +118,45 @@ class _AbandonedError(Exception):
 
 def staged_rows(storage: Storage, committables: Sequence[Committable], decode: Decode) -> Iterator[list[Any]]:
     """The rows of committables, block by block, in the order they were written; checked."""
+    for rows, _ in staged_blocks(storage, committables, decode):
+        yield rows
+
+
+def staged_blocks(
+    storage: Storage, committables: Sequence[Committable], decode: Decode
+) -> Iterator[tuple[list[Any], bytes | None]]:
+    """As `staged_rows`, with the kinds of the rows; None: of a stream that only adds rows."""
     for committable in committables:
         path = committable["path"]
         if path is None:
             continue
         rows = 0
         with storage.open(path) as file:
-            while header := file.read(_HEADER.size):
-                length, checksum = _HEADER.unpack(header) if len(header) == _HEADER.size else (0, 0)
-                payload = file.read(length)
-                if len(header) != _HEADER.size or not length or len(payload) != length or zlib.crc32(payload) != checksum:
-                    raise CorruptFileError(f"The staged rows {storage.uri}/{path} are damaged")
+            while (payload := _payload(file, storage, path)) is not None:
                 block = decode(payload)
+                kinds = _payload(file, storage, path) or b"" if committable.get("changes") else None
+                if kinds is not None and len(kinds) != len(block):
+                    raise _damaged(storage, path)
                 rows += len(block)
-                yield block
+                yield block, kinds
         if rows != committable["rows"]:
             raise CorruptFileError(f"The staged rows {storage.uri}/{path} are {rows}, not {committable['rows']}")
+
+
+def _payload(file: BinaryIO, storage: Storage, path: str) -> bytes | None:
+    """The next block; None at the end."""
+    header = file.read(_HEADER.size)
+    if not header:
+        return None
+    length, checksum = _HEADER.unpack(header) if len(header) == _HEADER.size else (0, 0)
+    payload = file.read(length)
+    if not length or len(payload) != length or zlib.crc32(payload) != checksum:
+        raise _damaged(storage, path)
+    return payload
+
+
+def _damaged(storage: Storage, path: str) -> CorruptFileError:
+    return CorruptFileError(f"The staged rows {storage.uri}/{path} are damaged")
 
 
 def staged_paths(committables: Sequence[Committable]) -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Generic, Protocol, TypeVar
 
+from penstock.changes import KINDS, RowChange
 from penstock.connectors.protocol import Committable, CommitterContext, Published, WriterContext
 from penstock.connectors.twophase.identity import SinkKey
 from penstock.connectors.twophase.staging import (
@@ -22,8 +23,8 @@ from penstock.connectors.twophase.staging import (
     decode_rows,
     discard,
     encode_rows,
+    staged_blocks,
     staged_paths,
-    staged_rows,
     sweep_staged,
 )
 from penstock.errors import PenstockError, SinkError
@@ -64,6 +65,11 @@ class TransactionalSink(ABC, Generic[T]):
     @abstractmethod
     def write(self, transaction: T, rows: list[Any]) -> None:
         """Write some rows of the epoch; called once for each block of them."""
+
+    def write_changes(self, transaction: T, changes: list[RowChange]) -> None:
+        """As `write`, of a stream that updates: for sinks that have a `changelog` of `"upsert"` (then there is no `-U`) or
+        `"retract"`. Changes of one key come in order if they were made in one task."""
+        raise NotImplementedError(f"{type(self).__name__} has a changelog, and no write_changes")
 
     @abstractmethod
     def committed_epoch(self, transaction: T, key: SinkKey) -> int | None:
@@ -154,7 +160,10 @@ class TransactionalCommitter:
         if committed is not None and committed >= epoch:
             transaction.rollback()
             return
-        for rows in staged_rows(self._context.storage, committables, self._sink.decode):
-            self._sink.write(transaction, rows)
+        for rows, kinds in staged_blocks(self._context.storage, committables, self._sink.decode):
+            if kinds is None:
+                self._sink.write(transaction, rows)
+            else:
+                self._sink.write_changes(transaction, list(map(RowChange, map(KINDS.__getitem__, kinds), rows)))
         self._sink.record_epoch(transaction, self._key, epoch)
         transaction.commit()

@@ -6,21 +6,19 @@ and floats, say) are computed type by type, since one Arrow column for all of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime
-from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.errors import PenstockError
 from penstock.plan.expressions.checking import ExpressionError, no_column
 from penstock.plan.expressions.evaluation import Bound, computing, rows_of
 from penstock.plan.expressions.nodes import Node, columns_of
 from penstock.plan.schema import Schema
-from penstock.records import Batch, Columns, Timestamps, field_names
+from penstock.records import Batch, Columns, field_getter, fields_of_record
 
 Values: TypeAlias = Any
 """An Arrow array; or a list, of values that no array holds."""
@@ -146,38 +144,6 @@ def _merged(groups: list[Indices], parts: Sequence[pa.Array]) -> Values:
 # --- records ---------------------------------------------------------------------------------------------------------------
 
 
-def field_getter(record: Any, name: str) -> Callable[[Any], Any]:
-    """How to get a field of records like this one: a key, an attribute, `f0` and so on of a tuple, `value` of a plain value."""
-    if isinstance(record, dict):
-        return itemgetter(name)
-    if isinstance(record, tuple) and not hasattr(record, "_fields"):
-        return itemgetter(int(name[1:])) if name[:1] == "f" and name[1:].isdigit() else itemgetter(name)
-    if name == "value" and isinstance(record, int | float | str | bytes):
-        return lambda value: value
-    return attrgetter(name)
-
-
-def fields_of_record(record: Any) -> tuple[str, ...]:
-    """The names of a record's fields."""
-    if isinstance(record, dict):
-        return tuple(map(str, record))
-    if isinstance(record, int | float | str | bytes):
-        return ("value",)
-    if isinstance(record, tuple) and not hasattr(record, "_fields"):
-        return tuple(f"f{number}" for number in range(len(record)))
-    try:
-        return field_names(type(record))
-    except PenstockError:
-        return tuple(getattr(record, "__dict__", ()))
-
-
-def as_dict(record: Any) -> dict[str, Any]:
-    """A record's fields by name."""
-    if isinstance(record, dict):
-        return dict(record)
-    return {name: field_getter(record, name)(record) for name in fields_of_record(record)}
-
-
 def kind_codes(values: list[Any]) -> Indices | None:
     """A number for the type of each value; None if they are of one type. Null is of any type; a time with a zone is of another
     type than one without."""
@@ -211,7 +177,3 @@ def faithful_column(values: list[Any]) -> pa.Array | None:
         return pa.array(values)
     except (pa.ArrowException, OverflowError, UnicodeError):
         return None
-
-
-def timestamps_where(times: Timestamps | None, keep: npt.NDArray[np.bool_]) -> Timestamps | None:
-    return None if times is None else times[keep]

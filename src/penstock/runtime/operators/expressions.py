@@ -1,7 +1,7 @@
 """Steps that compute with column expressions: `filter(col(...) > 1)`, `select(...)`, `with_columns(...)`.
 
 Laws:
-- Timestamps stay with their rows, and the order is kept.
+- Timestamps, ticks and kinds stay with their rows, and the order is kept.
 - Which rows fail does not depend on how the input was cut into batches: a batch that fails is halved until the rows that fail are
   alone. What is computed for the others is what they give by themselves.
 - A record that passes is as it was: columns stay columns, and Python values are not made into columns and back if that could
@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from penstock.changes import ANY_CHANGES, Changes
 from penstock.errors import PlanError, UserCodeError
 from penstock.ids import StepId
 from penstock.plan.definition import Definition
@@ -27,9 +28,9 @@ from penstock.plan.expressions.nodes import Column, Node, columns_of
 from penstock.plan.expressions.text import node_text
 from penstock.plan.expressions.types import is_null, type_text
 from penstock.plan.schema import Schema
-from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns, Records, to_list
-from penstock.runtime.frames import Keyed, Payload
-from penstock.runtime.operators.evaluator import Evaluator, RowsFailedError, as_dict, faithful_column, timestamps_where
+from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns, Records, as_dict, carried, to_list
+from penstock.runtime.frames import Payload, unkeyed
+from penstock.runtime.operators.evaluator import Evaluator, RowsFailedError, faithful_column
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import Services
 
@@ -99,6 +100,10 @@ class Filter(Definition):
     def kind(self) -> str:
         return "filter"
 
+    @property
+    def accepts(self) -> Changes:
+        return ANY_CHANGES
+
     def describe(self) -> dict[str, str]:
         """For explain."""
         return {"keeps": f"{node_text(self.condition)} ({self.where})"}
@@ -133,6 +138,10 @@ class Project(Definition):
     @property
     def kind(self) -> str:
         return "with_columns" if self.keeps_others else "select"
+
+    @property
+    def accepts(self) -> Changes:
+        return ANY_CHANGES
 
     def describe(self) -> dict[str, str]:
         """For explain."""
@@ -217,7 +226,7 @@ class ExpressionOperator(Operator):
     def on_batch(self, batch: Payload) -> None:
         self.records_in += len(batch)
         if len(batch):
-            self._pass_on(batch.batch if isinstance(batch, Keyed) else batch)
+            self._pass_on(unkeyed(batch))
 
     def _pass_on(self, batch: Batch) -> None:
         try:
@@ -272,11 +281,10 @@ class FilterRows(ExpressionOperator):
             found = found.fill_null(False)
         if found.true_count == len(batch):
             return batch
-        if isinstance(batch, Columns):
-            keep = found.to_numpy(zero_copy_only=False)
-            return Columns(batch.data.filter(found), batch.row, timestamps_where(batch.timestamps, keep))
         mask = found.to_numpy(zero_copy_only=False)
-        return Records(list(compress(batch.values(), mask.tolist())), timestamps_where(batch.timestamps, mask))
+        if isinstance(batch, Columns):
+            return Columns(batch.data.filter(found), batch.row, *carried(batch, mask))
+        return Records(list(compress(batch.values(), mask.tolist())), *carried(batch, mask))
 
 
 class ProjectRows(ExpressionOperator):
@@ -290,7 +298,7 @@ class ProjectRows(ExpressionOperator):
     def computed(self, batch: Batch) -> Batch:
         values = dict(zip((output.name for output in self._computed), self._evaluate(batch), strict=True))
         if isinstance(batch, Columns):
-            return Columns(self._table(batch.data, values), DICT_ROW, batch.timestamps)
+            return Columns(self._table(batch.data, values), DICT_ROW, *carried(batch))
         return self._records(batch, values)
 
     def _table(self, data: pa.RecordBatch, computed: dict[str, Any]) -> pa.RecordBatch:
@@ -314,14 +322,14 @@ class ProjectRows(ExpressionOperator):
             names = tuple(columns)
             return Records(
                 [as_dict(record) | dict(zip(names, row, strict=True)) for record, row in zip(records, made, strict=True)],
-                batch.timestamps,
+                *carried(batch),
             )
         arrays = [faithful_column(column) if isinstance(column, list) else column for column in columns.values()]
         if all(array is not None and not is_null(array.type) for array in arrays):
-            return Columns(pa.RecordBatch.from_arrays(arrays, names=list(columns)), DICT_ROW, batch.timestamps)
+            return Columns(pa.RecordBatch.from_arrays(arrays, names=list(columns)), DICT_ROW, *carried(batch))
         names = tuple(columns)
         rows = zip(*(_list(column) for column in columns.values()), strict=True)
-        return Records([dict(zip(names, row, strict=True)) for row in rows], batch.timestamps)
+        return Records([dict(zip(names, row, strict=True)) for row in rows], *carried(batch))
 
 
 def _list(column: pa.Array | list[Any]) -> list[Any]:

@@ -339,9 +339,9 @@ class _Fired:
         """All that was emitted, with its timestamps and ticks."""
         times, ticks = batch.timestamps, batch.ticks
         if not self.rows or ticks is None:
-            return Records(out, *repeated(times, ticks, ends))
+            return Records(out, *repeated((times, ticks, None), ends))
         ticks = np.insert(ticks, self.rows, self.ticks)
         if times is None:
             times = np.full(len(ends), NO_TIMESTAMP, dtype=np.int64)
         times = np.insert(times, self.rows, self.times)
-        return Records(out, *repeated(times, ticks, np.insert(np.asarray(ends, dtype=np.int64), self.rows, self.ends)))
+        return Records(out, *repeated((times, ticks, None), np.insert(np.asarray(ends, dtype=np.int64), self.rows, self.ends)))

@@ -1,7 +1,7 @@
 """map_batches: a user's function from whole batches to whole batches.
 
-Law: a row that the function returns has the timestamp of the row it came from, or the one in the column that the user named.
-Where neither is known the step fails: no row gets a timestamp by guess.
+Law: a row that the function returns has the timestamp of the row it came from, or the one in the column that the user named; in a
+stream that updates it has that row's kind. Where it is not known the step fails: no row gets a timestamp or a kind by guess.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.changes import ANY_CHANGES, Changes
 from penstock.errors import UserCodeError
 from penstock.functions import Call, call_of, function_location, life_cycle
 from penstock.ids import StepId
 from penstock.plan.definition import Definition
 from penstock.plan.row_schemas import row_schema
 from penstock.plan.schema import Schema
-from penstock.records import DICT_ROW, Batch, Columns, RowType, Timestamps, as_batch
+from penstock.records import DICT_ROW, Batch, Columns, Records, RowType, as_batch, carried
 from penstock.runtime.fields import to_arrow
+from penstock.runtime.frames import Payload, unkeyed
 from penstock.runtime.operators.operator import Operator, method_of
 from penstock.runtime.operators.returned import is_frame, rows_of
 from penstock.runtime.operators.row_origins import ROW, RowOrigins, UntracedError
@@ -46,6 +48,10 @@ class MapBatches(Definition):
     def kind(self) -> str:
         return "map_batches"
 
+    @property
+    def accepts(self) -> Changes:
+        return ANY_CHANGES
+
     def function(self) -> Any:
         return self.body
 
@@ -70,22 +76,23 @@ class MapBatchesOperator(Operator):
         self._definition = definition
         self._first = definition.timestamp is not None
 
-    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
+    def on_batch(self, batch: Payload) -> None:
         self.records_in += len(batch)
+        batch = unkeyed(batch)
         definition = self._definition
         data = self._chosen(batch.data if isinstance(batch, Columns) else to_arrow(batch.values(), self.step))
-        if definition.timestamp is not None:
+        if batch.kinds is not None or (definition.timestamp is None and batch.timestamps is not None):
+            self._carry(data, batch)
+        elif definition.timestamp is not None:
             for out in self._batches(self._applied(data, None)):
                 self.outputs.emit(self._timed(out, definition.timestamp))
-        elif batch.timestamps is None:
+        else:
             for out in self._batches(self._applied(data, None)):
                 self.outputs.emit(out.with_timestamps(None))
-        else:
-            self._carry(data, batch.timestamps, batch.ticks)
 
-    def _carry(self, data: pa.RecordBatch, times: Timestamps, ticks: Timestamps | None) -> None:
-        """Timestamps and ticks go with their rows."""
-        size = data.num_rows
+    def _carry(self, data: pa.RecordBatch, batch: Batch) -> None:
+        """Timestamps, ticks and kinds go with their rows."""
+        size, rows = data.num_rows, None
         origins = None if self._definition.aligned else RowOrigins(size)
         result = self._applied(data, origins)
         if result is None or not len(result):
@@ -94,16 +101,16 @@ class MapBatchesOperator(Operator):
             try:
                 rows, result = _origins_of(origins, result, data)
             except UntracedError as error:
-                raise self._untraced(str(error), size, len(result)) from error
-            times = times[rows]
-            ticks = None if ticks is None else ticks[rows]
+                raise self._untraced(str(error), batch, len(result)) from error
         elif len(result) != size:
-            raise self._untraced("aligned=True promises a row for each row", size, len(result))
-        start = 0
+            raise self._untraced("aligned=True promises a row for each row", batch, len(result))
+        beside = Records([], *carried(batch, rows))
+        named, start = self._definition.timestamp, 0
         for out in self._batches(result):
-            stop = start + len(out)
-            self.outputs.emit(out.with_timestamps(times[start:stop]).with_ticks(None if ticks is None else ticks[start:stop]))
-            start = stop
+            times, ticks, kinds = carried(beside, slice(start, start + len(out)))
+            start += len(out)
+            out = out.with_kinds(kinds)
+            self.outputs.emit(out.with_timestamps(times).with_ticks(ticks) if named is None else self._timed(out, named))
 
     def _applied(self, data: pa.RecordBatch, origins: RowOrigins | None) -> Any:
         """What the function returns: a DataFrame, a table, a batch, a list, or None."""
@@ -120,7 +127,8 @@ class MapBatchesOperator(Operator):
             failed = self.user_error(error, self._function, f"a batch of {data.num_rows} rows: {data.schema}")
             failed.hint = "mend the function or the input"
             if origins is not None:
-                failed.hint += f"; {_carrier(self._definition.as_pandas)}; with timestamp= or aligned=True it is not there"
+                without = "timestamp= or aligned=True" if self._definition.timestamp is None else "aligned=True"
+                failed.hint += f"; {_carrier(self._definition.as_pandas)}; with {without} it is not there"
             raise failed from error
         return result if result is None or is_frame(result) else self._rows(result)
 
@@ -171,12 +179,14 @@ class MapBatchesOperator(Operator):
             )
         return data.select(list(columns))
 
-    def _untraced(self, why: str, given: int, returned: int) -> UserCodeError:
+    def _untraced(self, why: str, given: Batch, returned: int) -> UserCodeError:
+        what = "timestamps" if given.kinds is None else "kinds of change"
+        named = "or name the column of the result that holds the time with timestamp=; " if given.kinds is None else ""
         return self._refused(
-            f"the timestamps of the rows that the function returned are not known: {why}",
-            f"rows given: {given}; returned: {returned}",
-            f"{_carrier(self._definition.as_pandas)}; or name the column of the result that holds the time with timestamp=; or "
-            "say aligned=True, if the function returns a row for each row in the same order",
+            f"the {what} of the rows that the function returned are not known: {why}",
+            f"rows given: {len(given)}; returned: {returned}",
+            f"{_carrier(self._definition.as_pandas)}; {named}or say aligned=True, if the function returns a row for each row in "
+            "the same order",
         )
 
     def _refused(self, what: str, detail: str, hint: str) -> UserCodeError:

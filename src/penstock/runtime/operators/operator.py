@@ -15,6 +15,7 @@ from penstock.diagnosis.tracebacks import innermost
 from penstock.errors import CorruptFileError, PenstockError, ReturnedValueError, StateError, UserCodeError
 from penstock.functions import function_location
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
+from penstock.plan.definition import DEAD_LETTERS as DEAD_LETTERS
 from penstock.plan.definition import ErrorPolicy
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.ordering import sliced
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
 Ports = npt.NDArray[np.intp]
 """By record, the number of the input that it came in at."""
-
-DEAD_LETTERS = "dead-letters"
-"""The side output that gets the records a step with `errors="dead_letter"` could not process."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -75,11 +73,12 @@ class Outputs:
             receiver.on_batch(batch)
 
     def emit_sides(self, sides: Sides) -> None:
-        for tag, (values, times, ticks) in sides.items():
+        for tag, (values, times, ticks, *kinds) in sides.items():
             known = np.asarray(ticks, dtype=np.int64)
             if self.no_later is not None:
                 np.minimum(known, self.no_later, out=known)
-            self.emit_side(tag, Records(values, np.asarray(times, dtype=np.int64), known))
+            codes = np.asarray(kinds[0], dtype=np.int8) if kinds else None
+            self.emit_side(tag, Records(values, np.asarray(times, dtype=np.int64), known, codes))
 
     def watermark(self, watermark: Milliseconds | None) -> None:
         for receiver in self.main:
@@ -103,6 +102,8 @@ class Operator:
         self.idle = False
         self.ordered = False
         """A step that sees order follows: what goes out has ticks."""
+        self.updates = False
+        """Its output is a stream that updates: what goes out has kinds."""
         self.errors: ErrorPolicy = "fail"
         self.records_in = 0
         self.skipped = 0

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from penstock.connectors.protocol import Sink, SinkWriter, WriterContext
+import numpy as np
+
+from penstock.changes import ANY_CHANGES, APPENDS, Changelog, Changes, RowKind
+from penstock.connectors.protocol import Sink, SinkWriter, TakesChanges, WriterContext
 from penstock.errors import PenstockError, SinkError
 from penstock.functions import Call, CallsFunctions
 from penstock.ids import StepId
 from penstock.plan.definition import Definition
-from penstock.records import Batch
+from penstock.runtime.frames import Payload, unkeyed
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import Services
 
@@ -20,10 +23,21 @@ class SinkStep(Definition):
     """Writes to a sink."""
 
     sink: Any
+    changes_hint: ClassVar[str] = (
+        "put .changes_as_rows() before it, or choose a sink that takes changes, such as FileSink(kind_field=...) or "
+        "SqliteSink(key=...)"
+    )
 
     @property
     def kind(self) -> str:
         return f"sink {self.sink.describe()}"
+
+    @property
+    def accepts(self) -> Changes:
+        return APPENDS if changelog_of(self.sink) == "append" else ANY_CHANGES
+
+    def emits(self, inputs: tuple[Changes, ...]) -> Changes:
+        return APPENDS
 
     def calls(self) -> tuple[Call, ...]:
         return self.sink._function_calls() if isinstance(self.sink, CallsFunctions) else ()
@@ -32,15 +46,24 @@ class SinkStep(Definition):
         return SinkOperator(step, services, self.sink, services.writer_context(step))
 
 
+def changelog_of(sink: Sink) -> Changelog:
+    """What a sink takes of a stream that updates."""
+    return sink.changelog if isinstance(sink, TakesChanges) else "append"
+
+
 class SinkOperator(Operator):
     def __init__(self, step: StepId, services: Services, sink: Sink, context: WriterContext) -> None:
         super().__init__(step, services)
         self._sink = sink
         self._context = context
         self._writer: SinkWriter | None = None
+        self._upserts = changelog_of(sink) == "upsert"
 
-    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
+    def on_batch(self, batch: Payload) -> None:
         self.records_in += len(batch)
+        batch = unkeyed(batch)
+        if self._upserts and batch.kinds is not None:
+            batch = batch.take(np.flatnonzero(batch.kinds != RowKind.UPDATE_BEFORE.code))
         try:
             if self._writer is None:
                 self._writer = self._sink.writer(self._context)

@@ -6,7 +6,7 @@ the function raised on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import compress, repeat
 from types import GeneratorType
@@ -14,12 +14,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from penstock.contexts import ProcessContext
+from penstock.changes import ANY_CHANGES, Changes
+from penstock.contexts import ChangeContext, ProcessContext
 from penstock.functions import Call, CallsFunctions, call_of, life_cycle
 from penstock.ids import StepId
 from penstock.plan.definition import Definition, ErrorPolicy
 from penstock.plan.schema import Schema
-from penstock.records import NO_TIMESTAMP, Batch, Columns, Records, Timestamps
+from penstock.records import NO_TIMESTAMP, Batch, Carried, Columns, Records, Timestamps, carried
+from penstock.runtime.frames import Payload, unkeyed
 from penstock.runtime.operators.operator import Operator, method_of
 from penstock.runtime.operators.returned import as_records
 from penstock.runtime.services import Services
@@ -47,6 +49,10 @@ class Stateless(Definition):
         inner = self.body._function_calls() if isinstance(self.body, CallsFunctions) else ()
         return call_of(self.body, self.what, *arguments, several=several), *life_cycle(self.body), *inner
 
+    @property
+    def accepts(self) -> Changes:
+        return ANY_CHANGES
+
     def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
         return inputs[0] if self.what == "filter" else None
 
@@ -68,6 +74,14 @@ class PerRecord(Operator):
         self.function = function
         self.call: Callable[..., Any] = method_of(function, self.method)
         self.errors = errors
+
+    def on_batch(self, batch: Payload) -> None:
+        self.records_in += len(batch)
+        self.run(unkeyed(batch))
+
+    def run(self, batch: Batch) -> None:
+        """Call the function for each record, and emit."""
+        raise NotImplementedError
 
     def rejected(self, error: Exception, record: Any, time: int) -> None:
         """A record the function raised on: fail, skip, or send it to the dead letters."""
@@ -103,22 +117,17 @@ class PerRecord(Operator):
 class MapOperator(PerRecord):
     method = "map"
 
-    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
-        self.records_in += len(batch)
+    def run(self, batch: Batch) -> None:
         results, mask = self.applied(batch)
-        times, ticks = batch.timestamps, batch.ticks
         if mask is not None:
             results = list(compress(results, mask))
-            times = None if times is None else times[mask]
-            ticks = None if ticks is None else ticks[mask]
-        self.outputs.emit(Records(results, times, ticks))
+        self.outputs.emit(Records(results, *carried(batch, mask)))
 
 
 class FilterOperator(PerRecord):
     method = "filter"
 
-    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
-        self.records_in += len(batch)
+    def run(self, batch: Batch) -> None:
         results, mask = self.applied(batch)
         keep = np.fromiter(map(bool, results), dtype=bool, count=len(results))
         if mask is not None:
@@ -128,16 +137,13 @@ class FilterOperator(PerRecord):
         elif isinstance(batch, Columns):
             self.outputs.emit(batch.take(np.flatnonzero(keep)))
         else:
-            times = None if batch.timestamps is None else batch.timestamps[keep]
-            ticks = None if batch.ticks is None else batch.ticks[keep]
-            self.outputs.emit(Records(list(compress(batch.values(), keep)), times, ticks))
+            self.outputs.emit(Records(list(compress(batch.values(), keep)), *carried(batch, keep)))
 
 
 class FlatMapOperator(PerRecord):
     method = "flat_map"
 
-    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
-        self.records_in += len(batch)
+    def run(self, batch: Batch) -> None:
         call, function = self.call, self.function
         out: list[Any] = []
         ends: list[int] = []
@@ -157,15 +163,14 @@ class FlatMapOperator(PerRecord):
                 del out[ends[-1] if ends else 0 :]
                 ends.append(len(out))
                 self.rejected(error, record, NO_TIMESTAMP if batch.timestamps is None else int(batch.timestamps[row]))
-        self.outputs.emit(Records(out, *repeated(batch.timestamps, batch.ticks, ends)))
+        self.outputs.emit(Records(out, *repeated(carried(batch), ends)))
 
 
 class ProcessOperator(PerRecord):
     method = "process"
 
-    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
-        self.records_in += len(batch)
-        call, ctx = self.call, ProcessContext()
+    def run(self, batch: Batch) -> None:
+        call, ctx = self.call, ProcessContext() if batch.kinds is None else ChangeContext()
         ctx.current_watermark = self.watermark
         ctx.current_processing_time = self.services.processing_time
         values = batch.values()
@@ -174,7 +179,9 @@ class ProcessOperator(PerRecord):
         out: list[Any] = []
         usual: type | None = None
         ends: list[int] = []
-        rows = zip(values, times, ticks, strict=True)
+        rows: Iterator[tuple[Any, int, int]] = zip(values, times, ticks, strict=True)
+        if isinstance(ctx, ChangeContext) and batch.kinds is not None:
+            rows = ctx.following(batch.kinds.tolist(), rows)
         record, time = None, NO_TIMESTAMP
         tolerant, mark = self.errors != "fail", ctx.side_mark()
         while True:
@@ -198,15 +205,18 @@ class ProcessOperator(PerRecord):
                 ctx.side_back_to(mark)
                 self.rejected(error, record, time)
         self.outputs.emit_sides(ctx.take_side())
-        self.outputs.emit(Records(out, *repeated(batch.timestamps, batch.ticks, ends)))
+        self.outputs.emit(Records(out, *repeated(carried(batch), ends)))
 
 
-def repeated(
-    times: Timestamps | None, ticks: Timestamps | None, ends: list[int] | Timestamps
-) -> tuple[Timestamps | None, Timestamps | None]:
-    """Timestamps and ticks of outputs, where the outputs of row i end at `ends[i]`."""
-    if times is None and ticks is None:
-        return None, None
+def repeated(beside: Carried, ends: list[int] | Timestamps) -> Carried:
+    """Timestamps, ticks and kinds of outputs, where the outputs of row i end at `ends[i]`."""
+    times, ticks, kinds = beside
+    if times is None and ticks is None and kinds is None:
+        return None, None, None
     counts = np.array(ends, dtype=np.int64)
     counts[1:] -= counts[:-1].copy()
-    return None if times is None else np.repeat(times, counts), None if ticks is None else np.repeat(ticks, counts)
+    return (
+        None if times is None else np.repeat(times, counts),
+        None if ticks is None else np.repeat(ticks, counts),
+        None if kinds is None else np.repeat(kinds, counts),
+    )

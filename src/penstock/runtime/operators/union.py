@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from penstock.changes import ANY_CHANGES, Changes
 from penstock.ids import StepId
 from penstock.plan.definition import ANYTHING, Definition, Takes
 from penstock.plan.schema import Schema, common_schema
-from penstock.records import Batch
+from penstock.runtime.frames import Payload, unkeyed
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import Services
 
@@ -23,6 +26,10 @@ class Union(Definition):
     def takes(self, given: int) -> tuple[Takes, ...]:
         return (ANYTHING,) * max(1, given)
 
+    @property
+    def accepts(self) -> Changes:
+        return ANY_CHANGES
+
     def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
         return common_schema(inputs)
 
@@ -34,6 +41,9 @@ class Union(Definition):
 
 
 class UnionOperator(Operator):
-    def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
+    def on_batch(self, batch: Payload) -> None:
         self.records_in += len(batch)
+        batch = unkeyed(batch)
+        if self.updates and batch.kinds is None:  # of an input that only adds rows
+            batch = batch.with_kinds(np.zeros(len(batch), dtype=np.int8))
         self.outputs.emit(batch)

@@ -110,7 +110,7 @@ class MapHandle(Handle):
         return len(self) > 0
 
     def _seen(self, entry: list[Any]) -> Any:
-        """The value of an entry, marked if it may be changed in label or lives on by being read."""
+        """The value of an entry, marked if it may be changed in place or lives on by being read."""
         if self._expiry is not None:
             slot = self._keyed.slot
             if self._expiry.on_read:

@@ -171,7 +171,7 @@ class SoleValueHandle(StoredValue):
 
 
 class MutableValueHandle(ValueHandle):
-    """`ValueState` of a type that can be changed in label: what was read is compared with what was stored."""
+    """`ValueState` of a type that can be changed in place: what was read is compared with what was stored."""
 
     def __init__(self, keyed: KeyedState, cell: int, state: ValueState[Any], state_id: int, label: StateLabel) -> None:
         super().__init__(keyed, cell, state, state_id, label)

@@ -4,7 +4,7 @@ Laws:
 - Everything that is encoded is checked in full, before anything of the epoch is committed.
 - A write is refused at once, and the state stays as it was, if the value is not of a class that the declared type asks for. In a
   step that sets bad records aside (`errors=`) every write is checked in full at once, so that the record that made it can be.
-  Only what is changed in label afterwards is found at the end of the epoch.
+  Only what is changed in place afterwards is found at the end of the epoch.
 - An immutable value that is read back as an equal one of another class (numpy's scalars, an int in a float state) is kept as that
   at once: what a function sees does not depend on where epochs are cut.
 """
@@ -27,7 +27,7 @@ _WHOLE = (int, float, str, bytes, bool)
 
 
 NO_KEY: object = ...
-"""In label of a key of a map, where there is none."""
+"""In place of a key of a map, where there is none."""
 
 
 class _Nothing:
@@ -105,7 +105,7 @@ class Writes:
     def _settle(self, value: Any, data: bytes, slot: Slot, sub: object) -> None:
         _, found = self._codec.settle(value, data)
         if found is not None:
-            note = "it was changed in label, so errors= of the step does not apply: write it with update()"
+            note = "it was changed in place, so errors= of the step does not apply: write it with update()"
             raise self._refusal(found, value, slot, sub, note if self._label.tolerant else "")
 
     def unencodable(self, error: Exception, value: Any, slot: Slot, sub: object = NO_KEY) -> PenstockError:

@@ -7,9 +7,11 @@ from itertools import count
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.changes import with_kind_field
 from penstock.connectors.files.writing.arrow_types import arrow_schema
 from penstock.connectors.files.writing.kinds import Kind, kind_of
 from penstock.connectors.files.writing.lines import JsonLines, TextLines
@@ -42,13 +44,20 @@ class FileWriter:
         schema = None if sink.schema is None else arrow_schema(sink.schema)
         columns = sink.columns if schema is None else schema.names
         self._columns = columns
-        self._tables = ColumnMaker(context.step, schema, sink.columns)
+        """Names of the fields of records that have none."""
+        kind = sink.kind_field
+        if kind is not None and columns is not None and kind not in columns:
+            columns = (*columns, kind)
+            schema = None if schema is None else schema.append(pa.field(kind, pa.string()))
+        self._tables = ColumnMaker(context.step, schema, columns if schema is None else None)
         self._lines = JsonLines(context.step, columns) if sink.format == "json" else TextLines(context.step)
 
     def write(self, batch: Batch) -> None:
         if len(batch) == 0:
             return
-        for folder, part in self._split(batch):
+        for folder, part in self._split(batch) if batch.kinds is None else self._split_changes(batch):
+            if self._sink.kind_field is not None:
+                part = with_kind_field(part, self._sink.kind_field, self._columns)
             files = self._files(folder)
             files.write(part, max(ROW_GROUP_BYTES // len(self._folders), 1 << 20))
 
@@ -111,6 +120,17 @@ class FileWriter:
                 groups.setdefault(folder, []).append(value)
             for folder, values in groups.items():
                 yield folder_of(folder), Records(values)
+
+    def _split_changes(self, batch: Batch) -> Iterator[tuple[str, Batch]]:
+        if self._sink.partition_by is None:
+            yield "", batch
+            return
+        places: dict[str, list[int]] = {}
+        for row, value in enumerate(batch.values()):
+            ((folder, _),) = self._split(Records([value]))
+            places.setdefault(folder, []).append(row)
+        for folder, rows in places.items():
+            yield folder, batch.take(np.asarray(rows))
 
     def _by_column(self, name: str, batch: Batch) -> Iterator[tuple[str, Batch]]:
         if isinstance(batch, Columns):

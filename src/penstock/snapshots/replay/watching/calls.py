@@ -39,7 +39,7 @@ def yielding(result: Any, failed: Callable[[Exception], None]) -> Any:
 
 def sides_since(ctx: Any, mark: dict[str, int]) -> list[Emitted]:
     found = []
-    for tag, (values, times, _) in ctx._side.items():
+    for tag, (values, times, *_) in ctx._side.items():
         start = mark.get(tag, 0)
         for value, time in zip(values[start:], times[start:], strict=True):
             found.append(Emitted(duplicate(value), None if time == NO_TIMESTAMP else time, tag))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.ids import Milliseconds, StepId
 from penstock.plan.definition import Definition, StateDeclaration, Takes
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns
-from penstock.runtime.frames import Keyed
+from penstock.runtime.frames import Keyed, Payload, unkeyed
 from penstock.runtime.operators.keyed import KeyedProcessOperator
 from penstock.runtime.operators.map_batches import MapBatchesOperator
 from penstock.runtime.operators.operator import Operator
@@ -259,8 +259,9 @@ def _watch_stateless(operator: PerRecord, services: Services, trace: StepTrace) 
     times: list[int] = []
     row = 0
 
-    def take(batch: Batch) -> None:
+    def take(batch: Payload) -> None:
         nonlocal times, row
+        batch = unkeyed(batch)
         times, row = [NO_TIMESTAMP] * len(batch) if batch.timestamps is None else batch.timestamps.tolist(), 0
         on_batch(batch)
 
@@ -295,4 +296,4 @@ def _watch_stateless(operator: PerRecord, services: Services, trace: StepTrace) 
         return result
 
     operator.call = called
-    operator.on_batch = take  # type: ignore[method-assign,assignment]
+    operator.on_batch = take  # type: ignore[method-assign]
