@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from penstock import FileSink, StreamEnvironment, snapshots
 from penstock.errors import ConfigError, NotFoundError
 from penstock.ids import Epoch, JobId
+from penstock.jobs.left_out import LeftOut
 from penstock.jobs.manifest import StateInfo
 from penstock.snapshots.savepoint.format import SavedJob, SavepointWriter
 from penstock.snapshots.view.content import SavepointContent
 from penstock.state.encoding.keys import encode_key, key_codec
 from penstock.state.entries.store_keys import sortable_time
-from penstock.state.key_groups import CRC32, KeyGroups
+from penstock.state.key_groups import CRC32, NEW_JOBS, KeyGroups
 from penstock.storage import open_storage
 from penstock.testing import End, ScriptedSource, execute_inline
 from penstock.windows.columnar.chunks import Chunk, KeyIndex, dump_chunk, read_stored
@@ -117,6 +118,16 @@ def test_regrouping_is_the_identity_on_what_is_held(
         regrouped = snapshots.regroup(regrouped, number, str(folder / f"to-{number}")).uri
     assert logical(regrouped) == logical(uri)
     assert snapshots.diff(uri, regrouped).same
+
+
+def test_what_is_said_of_the_job_is_kept_with_other_key_groups(tmp_path: Path) -> None:
+    with SavepointWriter(open_storage(str(tmp_path / "a")), key_groups=KeyGroups(16, NEW_JOBS)) as savepoint:
+        said = {"left_out": LeftOut(late=3, shed=1), "watermarks": {"s": 5}, "program": "p", "processing_time": 9}
+        made = savepoint.finish(job=SavedJob(JobId("j"), "j"), epoch=Epoch(7), **said)
+    again = snapshots.regroup(made.uri, 32, str(tmp_path / "b")).about()
+    new = {name: again[name] for name in ("config", "parent")}
+    assert again == {**made.about(), **new}
+    assert (new["config"], new["parent"].epoch) == ({"max_parallelism": 32}, 7)
 
 
 def test_a_job_goes_on_with_other_key_groups(tmp_path: Path) -> None:
