@@ -137,7 +137,8 @@ class KeyedProcessOperator(Operator):
             self._on_timer = self._observed("on_timer", handles, self.observer)
 
     def _observed(self, method: str, handles: Mapping[str, Any], observer: Observer) -> Method:
-        function, timer = getattr(self.function, method, None), method == "on_timer"
+        function: Any = getattr(self.function, method, None)
+        timer = method == "on_timer"
 
         def invoked(what: Any, ctx: OnTimerContext[Any]) -> Any:
             slot = self.keyed.slot
