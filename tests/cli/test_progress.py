@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from dataclasses import replace
 from io import StringIO
@@ -10,11 +12,13 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from penstock import EpochRecord, JobResult, StreamEnvironment, TumblingWindows, Watermarks, count
+from penstock.cli import app
 from penstock.cli.commands.jobs import describe_job, rate_now
 from penstock.cli.screen.progress import Progress, event_time
-from penstock.epochs.rates import WINDOW_S, RecentRate
+from penstock.epochs.rates import WINDOW_S, RecentBusy, RecentRate
 from penstock.epochs.status_writer import StatusWriter
 from penstock.ids import Epoch, JobId, Term
 from penstock.jobs.status import Status, read_status
@@ -81,6 +85,56 @@ def test_lag_of_old_data_is_where_its_time_is() -> None:
     old = replace(RECORD, watermark_ms=1_760_011_200_000)
     assert event_time(old) == ("event time", "2025-10-09 12:00:00")
     assert "event time 2025-10-09 12:00:00" in told(old, ended=result())
+
+
+def test_the_busiest_step_is_named(tmp_path: Path) -> None:
+    busy = replace(RECORD, busy={"tax": 0.125, "reminders": 0.614, "out": 0.0})
+    assert "latency 500 ms, busiest step reminders 61%, watermark lag -" in told(busy, ended=result())
+    assert "busiest" not in told(RECORD, ended=result())
+    writer = StatusWriter(LocalStorage(tmp_path), "shop")
+    writer(busy)
+    status = read_status(LocalStorage(tmp_path))
+    assert status is not None
+    assert status.busy == {"tax": 0.125, "reminders": 0.614, "out": 0.0}
+
+
+def test_a_small_epoch_does_not_say_who_is_busy() -> None:
+    busy = RecentBusy()
+    busy.add(2.0, {"tax": 0.5, "out": 0.25})
+    busy.add(0.01, {"tax": 0.0, "out": 1.0})
+    assert busy.shares() == {"tax": 0.498, "out": 0.254}
+    busy.add(WINDOW_S + 1, {"out": 0.1})
+    assert busy.shares() == {"out": 0.1}
+
+
+def test_a_status_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    StatusWriter(LocalStorage(tmp_path), "shop")(RECORD)
+    path = tmp_path / "status.json"
+    data = json.loads(path.read_text())
+    del data["busy"]
+    path.write_text(json.dumps(data))
+    status = read_status(LocalStorage(tmp_path))
+    assert status is not None
+    assert (status.epoch, status.busy) == (7, {})
+
+
+def test_how_busy_the_steps_of_a_running_job_are_is_listed(tmp_path: Path) -> None:
+    listed: list[str] = []
+
+    def look(record: EpochRecord) -> None:
+        if record.epoch > 2:
+            listed.append(CliRunner(env={"COLUMNS": "300"}).invoke(app, ["jobs", str(tmp_path)]).stdout)
+            listed.append(CliRunner().invoke(app, ["jobs", str(tmp_path), "--json"]).stdout)
+
+    env = StreamEnvironment("naps", executor="inline", parallelism=1, storage=str(tmp_path), max_records_per_epoch=10)
+    stream = env.from_collection(range(30), name="numbers").map(lambda n: time.sleep(0.005), name="nap")
+    stream.map(lambda n: n, name="same").print(name="out")
+    env.execute(listener=look)
+    assert re.search(r"busiest step.*\bnap \d\d%", listed[0], re.DOTALL)
+    busy = json.loads(listed[1])[0]["busy"]
+    assert busy.keys() == {"numbers", "nap", "same", "out"}
+    assert 1 >= busy["nap"] > 0.3 > busy["same"]
+    assert describe_job(LocalStorage(tmp_path)).busy == {}  # it runs no more
 
 
 # --- rates ---------------------------------------------------------------------------------------------------------------------

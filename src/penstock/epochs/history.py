@@ -38,6 +38,8 @@ class EpochRecord:
     steps: dict[str, tuple[int, int]] = field(default_factory=dict)
     watermark_lag: dict[str, Milliseconds | None] = field(default_factory=dict)
     """How far each step's event time is behind the clock; None while it has none, and after the end of time."""
+    busy: dict[str, float] = field(default_factory=dict)
+    """The share of `run_seconds` that each step was busy, on average over its partitions."""
     late: int = 0
     """Records that came to windows too late; those without `late=` were dropped."""
     dead_letters: int = 0
@@ -251,6 +253,7 @@ def record_of(
         shed=0,
         steps={step: (m.records_in, m.records_out) for step, m in manifest.metrics.items()},
         watermark_lag=watermark_lag(manifest.processing_time, manifest.watermarks, manifest.metrics),
+        busy={step: m.busy_s / (run_seconds * manifest.state.parallelism) for step, m in manifest.metrics.items()},
         late=left_out.late,
         dead_letters=left_out.dead_letters,
         left_out=manifest.left_out_in_all,

@@ -1,8 +1,9 @@
-"""Records a second, as of late."""
+"""As of late: records a second, and how busy each step is."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
 WINDOW_S = 5.0
 """The number of seconds that rates are averaged over."""
@@ -32,3 +33,25 @@ class RecentRate:
     def _forget(self, now: float) -> None:
         while self._counted and self._counted[0][0] < now - WINDOW_S:
             self._counted.popleft()
+
+
+class RecentBusy:
+    """The share of the last seconds in which epochs ran that each step was busy: a small epoch does not say much."""
+
+    def __init__(self) -> None:
+        self._epochs: deque[tuple[float, Mapping[str, float]]] = deque()
+        self._ran = 0.0
+
+    def add(self, ran: float, busy: Mapping[str, float]) -> None:
+        """An epoch ran for so many seconds, and each step was busy for a share of them."""
+        self._epochs.append((ran, busy))
+        self._ran += ran
+        while self._ran - self._epochs[0][0] > WINDOW_S:
+            self._ran -= self._epochs.popleft()[0]
+
+    def shares(self) -> dict[str, float]:
+        seconds: dict[str, float] = {}
+        for ran, busy in self._epochs:
+            for step, share in busy.items():
+                seconds[step] = seconds.get(step, 0.0) + ran * share
+        return {step: round(one / self._ran, 3) for step, one in seconds.items()}

@@ -13,7 +13,7 @@ import msgspec
 from penstock.diagnosis.redaction import redact_text
 from penstock.epochs.history import EpochRecord, JobResult
 from penstock.epochs.lifecycle import OVER, State
-from penstock.epochs.rates import RecentRate
+from penstock.epochs.rates import RecentBusy, RecentRate
 from penstock.errors import FencedError
 from penstock.jobs import paths
 from penstock.jobs.status import EVERY_S, VERSION, Phase, Status
@@ -31,7 +31,7 @@ class StatusWriter:
     def __init__(self, storage: Storage, name: str) -> None:
         self._storage = storage
         self._written = 0.0
-        self._rate = RecentRate()
+        self._rate, self._busy = RecentRate(), RecentBusy()
         self._writing = threading.Lock()
         """Epochs come from the thread that commits, states from the loop."""
         self._status = self._new(name)
@@ -41,7 +41,7 @@ class StatusWriter:
 
     def started(self, name: str, storage: str) -> None:
         """A standby may run the job several times."""
-        self._written, self._rate = 0.0, RecentRate()
+        self._written, self._rate, self._busy = 0.0, RecentRate(), RecentBusy()
         self._status = self._new(self._status.name)
 
     def entered(self, state: State) -> None:
@@ -59,6 +59,7 @@ class StatusWriter:
     def _add(self, record: EpochRecord) -> None:
         status = self._status
         self._rate.add(time.monotonic(), record.records_in, record.seconds)
+        self._busy.add(record.run_seconds, record.busy)
         self._status = msgspec.structs.replace(
             status,
             epoch=record.epoch,
@@ -90,7 +91,10 @@ class StatusWriter:
         now = time.monotonic()
         rate = self._rate.at(now)
         self._status = msgspec.structs.replace(
-            self._status, updated_ms=round(time.time() * 1000), records_per_second=round(rate, 1)
+            self._status,
+            updated_ms=round(time.time() * 1000),
+            records_per_second=round(rate, 1),
+            busy=self._busy.shares(),
         )
         self._written = now
         try:

@@ -5,6 +5,7 @@ For users' unit tests, for looking into an epoch with a debugger, and as the ref
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from penstock.errors import EpochFailedError, PenstockError
@@ -19,7 +20,8 @@ from penstock.state.stores.cleaning import leave
 class InlineExecutor:
     """Runs every task of a stage, then those of the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, task: Callable[..., Task] = Task) -> None:
+        self._make_task = task
         self._job: CompiledJob | None = None
         self._pool = FunctionPool()
         self._attempts = 0
@@ -77,9 +79,8 @@ class InlineExecutor:
     def _task(self, order: EpochOrder, stage: int, partition: int) -> Task:
         assert self._job is not None
         self._attempts += 1
-        return Task(
-            self._job, stage, partition, order, attempt_name(order.term, order.plan, stage, partition, self._attempts), self._pool
-        )
+        attempt = attempt_name(order.term, order.plan, stage, partition, self._attempts)
+        return self._make_task(self._job, stage, partition, order, attempt, self._pool)
 
     def _guard(self, frames: Any, incoming: list[bytes] | None) -> list[tuple[int, bytes]]:
         try:

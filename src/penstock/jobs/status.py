@@ -39,6 +39,8 @@ class Status(msgspec.Struct, frozen=True):
     epoch_seconds: float | None = None
     watermark_ms: int | None = None
     watermark_lag: dict[str, int | None] = {}
+    busy: dict[str, float] = {}
+    """The share of the time that each step was busy, in the last seconds in which epochs ran."""
     state_entries: int | None = None
     error: str = ""
     late: int = 0

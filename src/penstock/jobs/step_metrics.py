@@ -12,4 +12,6 @@ class StepMetrics(msgspec.Struct):
     records_out: int = 0
     skipped: int = 0
     dead_letters: int = 0
+    busy_s: float = 0.0
+    """How long its operator was running; of several tasks, of all together."""
     counters: dict[str, int] = {}

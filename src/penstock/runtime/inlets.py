@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
 from penstock.runtime.exchange import ChannelWriter
 from penstock.runtime.frames import Frame, Payload, RowTypes, decode_payload
-from penstock.runtime.operators.operator import Receiver
 from penstock.runtime.ordering import END, Merge, ahead_of
+from penstock.runtime.ports import Port
 from penstock.runtime.spill import FrameBuffer
 from penstock.timing.valve import Valve
-
-
-class InputEnd(Receiver, Protocol):
-    """An operator of one input, or a port."""
-
-    def look_ahead(self, limit: Milliseconds) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +22,7 @@ class Ways:
     buffer: FrameBuffer
     upstreams: int
     rows: RowTypes
-    ends: list[InputEnd]
+    ends: list[Port]
     relays: list[ChannelWriter]
 
     def on_batch(self, payload: Payload) -> None:

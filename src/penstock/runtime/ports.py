@@ -9,6 +9,8 @@ Laws:
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from penstock.ids import MAX_WATERMARK, Milliseconds
@@ -18,7 +20,7 @@ from penstock.runtime.ordering import END, Merge, ticked
 
 
 class Port:
-    """An input of an operator that takes records as they come."""
+    """The one input of an operator."""
 
     __slots__ = ("_index", "_operator")
 
@@ -27,22 +29,32 @@ class Port:
         self._index = index
 
     def on_batch(self, batch: Payload) -> None:
-        self._operator.on_input(self._index, batch)
+        self._operator.enter(self._index, batch)
 
     def on_watermark(self, watermark: Milliseconds | None) -> None:
-        if self._operator.valve.take(self._index, watermark):
-            self._advance()
-        elif self._operator.valve.idle:
-            self._operator.on_watermark(None)
+        self._operator.pass_time("watermark", watermark, partial(self._operator.on_watermark, watermark))
 
     def look_ahead(self, limit: Milliseconds) -> None:
         self._operator.look_ahead(limit)
 
-    def _advance(self) -> None:
-        self._operator.on_watermark(self._operator.valve.watermark)
+
+class JoinedPort(Port):
+    """One of several inputs of an operator that takes records as they come."""
+
+    __slots__ = ()
+
+    def on_watermark(self, watermark: Milliseconds | None) -> None:
+        valve = self._operator.valve
+        if valve.take(self._index, watermark):
+            self._advance(valve.watermark)
+        elif valve.idle:
+            super().on_watermark(None)
+
+    def _advance(self, watermark: Milliseconds) -> None:
+        super().on_watermark(watermark)
 
 
-class MergedPort(Port):
+class MergedPort(JoinedPort):
     """An input of an operator that takes records in turn."""
 
     __slots__ = ("_inputs",)
@@ -52,15 +64,15 @@ class MergedPort(Port):
         self._inputs = inputs
 
     def on_batch(self, batch: Payload) -> None:
-        self._inputs.add(self._index, batch)
+        self._operator.busy_with(self._inputs.add, self._index, batch)
 
     def look_ahead(self, limit: Milliseconds) -> None:
         self._inputs.limit = min(self._inputs.limit, limit)
         super().look_ahead(self._inputs.limit)
 
-    def _advance(self) -> None:
-        self._inputs.pass_on(self._operator.valve.watermark)
-        super()._advance()
+    def _advance(self, watermark: Milliseconds) -> None:
+        self._operator.busy_with(self._inputs.pass_on, watermark)
+        super()._advance(watermark)
 
 
 class MergedInputs:
@@ -94,11 +106,11 @@ class MergedInputs:
         batches = {port: payload for port, payload in released if payload is not None}
         if len(batches) == 1:
             ((port, payload),) = batches.items()
-            self.operator.on_input(port, payload)
+            self.operator.enter(port, payload)
         elif batches:
             ticks = np.concatenate([_ticks(payload) for payload in batches.values()])
             ports = np.repeat(np.fromiter(batches, dtype=np.intp), [len(payload) for payload in batches.values()])
-            self.operator.on_merged(batches, ports[np.argsort(ticks, kind="stable")])
+            self.operator.busy_with(self.operator.on_merged, batches, ports[np.argsort(ticks, kind="stable")])
 
 
 def _ticks(payload: Payload) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.connectors.protocol import Committable, WriterContext
 from penstock.contexts import RuntimeContext
@@ -19,6 +20,13 @@ from penstock.state.encoding.keys import key_codec
 from penstock.state.key_groups import groups_of
 from penstock.state.overlay.keyed import Clocks, KeyedState
 from penstock.state.overlay.timers import TimerQueue
+
+if TYPE_CHECKING:
+    from penstock.runtime.operators.observer import Observer
+    from penstock.runtime.operators.operator import Operator
+
+Observe = Callable[["Operator"], "Observer"]
+"""Who observes an operator, which is about to begin."""
 
 TimerStates = tuple[str, str, str, str]
 
@@ -76,6 +84,26 @@ def _close(function: Any) -> None:
         close()
 
 
+class Timed(Protocol):
+    busy_s: float
+
+
+class Stopwatch:
+    """Whose time it is. Operators run inside one another: what one hands on interrupts it."""
+
+    def __init__(self) -> None:
+        self._running: Timed | None = None
+        self._since = perf_counter()
+
+    def switch(self, to: Timed | None) -> Timed | None:
+        """From now on it is this one's time; until now it was of the one that is returned."""
+        now, running = perf_counter(), self._running
+        if running is not None:
+            running.busy_s += now - self._since
+        self._running, self._since = to, now
+        return running
+
+
 class StatePart(Protocol):
     """State of a step in one task, as the task sees it."""
 
@@ -90,8 +118,17 @@ class Services:
     """One task's surroundings."""
 
     def __init__(
-        self, job: CompiledJob, stage: Stage, partition: int, order: EpochOrder, attempt: str, pool: FunctionPool
+        self,
+        job: CompiledJob,
+        stage: Stage,
+        partition: int,
+        order: EpochOrder,
+        attempt: str,
+        pool: FunctionPool,
+        observe: Observe | None = None,
     ) -> None:
+        self.observe = observe
+        self.stopwatch = Stopwatch()
         self.job = job
         self.stage = stage
         self.partition = partition

@@ -16,6 +16,7 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
@@ -36,15 +37,15 @@ from penstock.runtime.frames import (
     encode_trailer,
     is_trailer,
 )
-from penstock.runtime.inlets import Inlet, InputEnd, OrderedInlet, Ways, pass_on
+from penstock.runtime.inlets import Inlet, OrderedInlet, Ways, pass_on
 from penstock.runtime.job import CompiledJob, Stage
 from penstock.runtime.messages import EpochOrder, Failure, TaskReport, encode_report
 from penstock.runtime.operators.operator import Operator, Receiver
 from penstock.runtime.operators.sink import SinkOperator, SinkStep
 from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.ordering import END, ROUND_ROWS, ShortOfBoundError
-from penstock.runtime.ports import MergedInputs, MergedPort, Port
-from penstock.runtime.services import FunctionPool, Services
+from penstock.runtime.ports import JoinedPort, MergedInputs, MergedPort, Port
+from penstock.runtime.services import FunctionPool, Observe, Services
 from penstock.runtime.spill import FrameBuffer
 from penstock.state.encoding.keys import key_codec
 from penstock.state.files.durable import FileIdentity, encode_delta, write_delta, write_merged_delta
@@ -61,7 +62,14 @@ class Task:
     """Runs once: `frames()` for a stage that feeds another, `report()` for the last."""
 
     def __init__(
-        self, job: CompiledJob, stage_index: int, partition: int, order: EpochOrder, attempt: str, pool: FunctionPool
+        self,
+        job: CompiledJob,
+        stage_index: int,
+        partition: int,
+        order: EpochOrder,
+        attempt: str,
+        pool: FunctionPool,
+        observe: Observe | None = None,
     ) -> None:
         self.job = job
         self.stage: Stage = job.stages[stage_index]
@@ -69,6 +77,7 @@ class Task:
         self.order = order
         self.attempt = attempt
         self._pool = pool
+        self._observe = observe
         self._rows = RowTypes(list(job.rows))
         self._writer = FrameWriter(partition, job.parallelism, self._rows)
         self._report = TaskReport(stage=stage_index, partition=partition, attempt=attempt, host=_HOST)
@@ -122,12 +131,13 @@ class Task:
         if self.order.opens:
             self._open_state()
             return
-        services = Services(self.job, self.stage, self.partition, self.order, self.attempt, self._pool)
+        services = Services(self.job, self.stage, self.partition, self.order, self.attempt, self._pool, self._observe)
         whole = False
         try:
             self._build(services)
+            now = self.order.processing_time
             for operator in self._operators.values():
-                operator.on_processing_time(self.order.processing_time)
+                operator.pass_time("clock", now, partial(operator.on_processing_time, now))
             if buffer is None:
                 for _ in self._read_sources():
                     yield from self._writer.take()
@@ -136,10 +146,10 @@ class Task:
                     yield from self._writer.take()
             if self.order.final:
                 for operator in self._operators.values():
-                    operator.on_end()
+                    operator.pass_time("end", None, operator.on_end)
             fail_point("task:prepare")
             for operator in self._operators.values():
-                operator.finish()
+                operator.busy_with(operator.finish)
             yield from self._writer.take()
             self._finish(services)
             whole = True
@@ -152,6 +162,9 @@ class Task:
             self._fail(error)
             yield from self._writer.take()
         finally:
+            for operator in self._operators.values():
+                if operator.observer is not None:
+                    operator.observer.on_close()
             for keyed in services.keyed:
                 keyed.close()
             services.committed.close()
@@ -195,7 +208,9 @@ class Task:
 
     def _build(self, services: Services) -> None:
         for step in self.stage.steps:
+            known = len(services.keyed)
             operator = self._operators[step.step] = step.definition.build(step.step, services, step.inputs)
+            operator.states = services.keyed[known:]
             operator.ordered = step.ordered
             operator.updates = step.updates
             if step.in_turn:
@@ -222,12 +237,11 @@ class Task:
         outputs = self._operators[step].outputs
         (outputs.main if tag is None else outputs.side.setdefault(tag, [])).append(receiver)
 
-    def _entry(self, step: StepId, port: int) -> InputEnd:
+    def _entry(self, step: StepId, port: int) -> Port:
         if step in self._merged:
             return MergedPort(self._merged[step], port)
-        operator = self._operators[step]
         inputs = next(s.inputs for s in self.stage.steps if s.step == step)
-        return operator if inputs == 1 else Port(operator, port)
+        return (Port if inputs == 1 else JoinedPort)(self._operators[step], port)
 
     def _ways(self, channel: Channel, buffer: FrameBuffer) -> Ways:
         ends = [self._entry(step, port) for step, port in channel.ends]
@@ -237,17 +251,17 @@ class Task:
     def _read_sources(self) -> Iterator[None]:
         sources = [operator for operator in self._operators.values() if isinstance(operator, SourceOperator)]
         for source in sources:
-            source.begin()
+            source.busy_with(source.begin)
         yield from self._read_in_order([source for source in sources if source.paced])
         yield from self._read_by_batches([source for source in sources if not source.paced])
         for merged in self._merged.values():
             merged.flush()
         for source in sources:
             if source.paced:
-                source.rest()
+                source.busy_with(source.rest)
                 self._latest = max(self._latest, MIN_WATERMARK if source.last is None else source.last)
         for source in sources:
-            source.end()
+            source.busy_with(source.end)
             self._report.clocks[source.step] = {partition: clock.state() for partition, clock in source.clocks.items()}
             if source.paced:
                 self._report.reached[source.step] = source.reached()
@@ -257,7 +271,7 @@ class Task:
         """The source partition that is most behind is read first; what is complete is passed on in rounds."""
         lanes = [lane for source in sources for lane in source.lanes.values()]
         for source in sources:
-            source.open()
+            source.busy_with(source.open)
         try:
             while unread := [lane for lane in lanes if not lane.finished]:
                 fail_point("task:read")
@@ -265,10 +279,10 @@ class Task:
                 if sum(lane.waiting.rows for lane in lanes) >= ROUND_ROWS:
                     horizon = min((lane.clock.watermark for lane in lanes if not lane.finished), default=END)
                     for source in sources:
-                        source.pass_on(horizon)
+                        source.busy_with(source.pass_on, horizon)
                     yield
             for source in sources:
-                source.pass_on(END)
+                source.busy_with(source.pass_on, END)
             yield
         finally:
             for source in sources:
@@ -276,14 +290,14 @@ class Task:
 
     def _read_by_batches(self, sources: list[SourceOperator]) -> Iterator[None]:
         runs = {number: source.batches() for number, source in enumerate(sources)}
-        due = {number: next(run, None) for number, run in runs.items()}
+        due = {number: sources[number].busy_with(next, run, None) for number, run in runs.items()}
         while True:
             waiting = [(when, number) for number, when in due.items() if when is not None]
             if not waiting:
                 break
             number = min(waiting)[1]
             fail_point("task:read")
-            due[number] = next(runs[number], None)
+            due[number] = sources[number].busy_with(next, runs[number], None)
             yield
 
     def _consume(self, buffer: FrameBuffer) -> Iterator[None]:
@@ -315,9 +329,10 @@ class Task:
     def _finish(self, services: Services) -> None:
         report = self._report
         parts = []
-        for keyed in services.keyed:
-            parts.append(keyed.changes())
-            report.next_due.update(keyed.next_due())
+        for operator in self._operators.values():
+            for part in operator.states:
+                parts.append(operator.busy_with(operator.changes, part))
+                report.next_due.update(part.next_due())
         self._write_delta([part for part in parts if part], services.committed)
         report.origin = services.committed.origin
         if services.committed.store is not None:
@@ -337,6 +352,7 @@ class Task:
                 records_out=operator.outputs.emitted,
                 skipped=operator.skipped,
                 dead_letters=operator.dead_letters,
+                busy_s=round(operator.busy_s, 6),
                 counters=dict(context.counters) if context is not None else {},
             )
         report.warnings = {str(step): text for step, text in services.warnings.items()}

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from difflib import unified_diff
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ from penstock.snapshots.replay.entries import StateForms
 from penstock.snapshots.replay.recording import VERSION, why_not_run
 from penstock.snapshots.replay.result import NO_KEY
 from penstock.snapshots.replay.state_items import StateItem, entries_of, items_of
-from penstock.snapshots.replay.watching.tracing import key_type_of
+from penstock.snapshots.replay.watching.trace import key_type_of
 from penstock.state.encoding.json_values import from_plain, to_plain
 from penstock.state.encoding.keys import key_codec
 from penstock.state.encoding.untyped import loaded_class
@@ -227,7 +228,8 @@ def _snapshot(
 def _give(harness: OperatorHarness, definition: Definition, item: dict[str, Any], find: _Classes) -> None:
     operator = harness._operators[0]
     if "records" in item:
-        operator.on_batch(_batch(definition, item["records"], find))
+        for port, rows in groupby(item["records"], lambda row: row.get("port", 0)):
+            operator.on_input(port, _batch(definition, list(rows), find))
     elif "watermark" in item:
         operator.on_watermark(item["watermark"])
     elif "clock" in item:

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -17,7 +17,7 @@ from rich.text import Text
 
 from penstock.cli.screen.printable import echo
 from penstock.cli.screen.problems import clean_errors
-from penstock.cli.screen.progress import duration
+from penstock.cli.screen.progress import busiest, duration
 from penstock.cli.screen.tables import console_for, print_table
 from penstock.epochs.committing.intents import left_out_at_rest
 from penstock.epochs.rates import WINDOW_S
@@ -71,6 +71,8 @@ class FoundJob:
     rate_told: float | None = None
     """The last one; `rate_age_s` seconds ago."""
     rate_age_s: float | None = None
+    busy: dict[str, float] = field(default_factory=dict)
+    """While it runs: the share of the time that each step was busy, as of late."""
     key_hash: int | None = None
     left_out: LeftOut = NOTHING
     """What is not in the results, since the job began."""
@@ -176,6 +178,7 @@ def _described(storage: Storage, place: str) -> FoundJob:
         rate_told=None if rate is None else rate.told,
         rate_age_s=None if rate is None else round(rate.age_s, 1),
         storage=place,
+        busy={} if rate is None or status is None else status.busy,
         key_hash=None if head is None else head.state.key_hash,
         left_out=head.left_out_in_all if head is not None and condition == "running" else at_rest,
         problem=problem,
@@ -199,7 +202,9 @@ def _table(found: list[FoundJob]) -> Table:
     table = Table()
     for column in ("job", "condition", "epoch", "committed", "records/s", "driver", "storage"):
         table.add_column(column, overflow="fold")
-    left_out = any(job.left_out for job in found)
+    busy, left_out = any(job.busy for job in found), any(job.left_out for job in found)
+    if busy:
+        table.add_column("busiest step", overflow="fold")
     if left_out:
         table.add_column("not in results", overflow="fold")
     for job in found:
@@ -212,6 +217,7 @@ def _table(found: list[FoundJob]) -> Table:
             "-" if job.rate_told is None or job.rate_age_s is None else str(Rate(job.rate_told, job.rate_age_s)),
             "-" if job.host is None else Text(f"{job.host}:{job.pid}"),
             Text(job.storage),
+            *([Text(busiest(job.busy) if job.busy else "-")] if busy else []),
             *([job.left_out.sentence() or "-"] if left_out else []),
         )
     return table

@@ -21,7 +21,7 @@ from rich.text import Text
 from penstock.cli.screen.showing import moment
 from penstock.cli.screen.tables import console_for, print_table
 from penstock.epochs.history import EpochRecord, JobResult
-from penstock.epochs.rates import RecentRate
+from penstock.epochs.rates import RecentBusy, RecentRate
 from penstock.jobs.left_out import LeftOut
 from penstock.running.signals import AT_ONCE, NOTICE, Interrupted
 
@@ -31,7 +31,7 @@ HISTORICAL_S = 86_400.0
 SILENT_S = 5.0
 """When no epoch was committed for longer than that, it is shown when the last one was."""
 
-WIDE = 115
+WIDE = 140
 """Columns of a terminal that the table needs beside one another; on a narrower one its rows go below each other."""
 
 
@@ -48,7 +48,7 @@ class Progress:
     def _reset(self, name: str) -> None:
         self._name = name
         self._began = self._printed = self._heard = time.monotonic()
-        self._rate = RecentRate()
+        self._rate, self._busy = RecentRate(), RecentBusy()
         self._unsaid = False
         self._seconds: deque[float] = deque(maxlen=10_000)
         self._last: EpochRecord | None = None
@@ -106,6 +106,7 @@ class Progress:
         self._state = self._state if record.state_entries is None else record.state_entries
         self._seconds.append(record.seconds)
         self._rate.add(now, record.records_in, record.seconds)
+        self._busy.add(record.run_seconds, record.busy)
         self._unsaid = True
         if self._live is None and now - self._printed >= 1:
             self._say_facts()
@@ -159,6 +160,7 @@ class Progress:
             ("epoch", f"{record.epoch:,}"),
             ("records/s", f"{self._rate.at(time.monotonic()):,.0f}"),
             ("latency", duration(record.seconds)),
+            *([("busiest step", busiest(self._busy.shares()))] if record.busy else []),
             event_time(record),
             ("state entries", "-" if self._state is None else f"{self._state:,}"),
             ("local hits", percent(self._hits, self._hits + self._rebuilt)),
@@ -207,6 +209,12 @@ def event_time(record: EpochRecord) -> tuple[str, str]:
         return "watermark lag", "-"
     lag = (record.committed_ms - record.watermark_ms) / 1000
     return ("event time", moment(record.watermark_ms)) if abs(lag) > HISTORICAL_S else ("watermark lag", duration(lag))
+
+
+def busiest(busy: dict[str, float]) -> str:
+    """The busiest step, and how busy it was: "tax 83%"."""
+    step = max(busy, key=busy.__getitem__)
+    return f"{step} {busy[step]:.0%}"
 
 
 class _Warnings(logging.Handler):

@@ -83,6 +83,7 @@ def add_metrics(metrics: Mapping[str, StepMetrics], into: dict[str, StepMetrics]
         total.records_out += counted.records_out
         total.skipped += counted.skipped
         total.dead_letters += counted.dead_letters
+        total.busy_s += counted.busy_s
         for name, count in counted.counters.items():
             total.counters[name] = total.counters.get(name, 0) + count
 

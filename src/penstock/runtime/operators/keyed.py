@@ -8,8 +8,9 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import Any, ClassVar
 
@@ -23,6 +24,7 @@ from penstock.plan.definition import Definition, KeyFields, StateDeclaration, Ta
 from penstock.plan.schema import Schema
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.frames import Keyed
+from penstock.runtime.operators.observer import Invocation, ObservedTimers, Observer
 from penstock.runtime.operators.operator import Operator, Ports
 from penstock.runtime.operators.returned import as_records
 from penstock.runtime.operators.stateless import repeated
@@ -105,6 +107,8 @@ class KeyedProcess(Definition):
 
 
 class KeyedProcessOperator(Operator):
+    observed = frozenset(("record", "timer"))
+
     def __init__(self, step: StepId, services: Services, inputs: int, definition: KeyedProcess) -> None:
         super().__init__(step, services, inputs)
         self.function = function = services.opened(step, definition.body)
@@ -125,6 +129,41 @@ class KeyedProcessOperator(Operator):
         self.ctx: OnTimerContext[Any] = OnTimerContext(self.keyed)
         self.ctx.current_watermark = self.watermark
         self.ctx.current_processing_time = services.processing_time
+        self._calls: list[Method] = [getattr(function, name) for name in definition.methods]
+        self._on_timer: Any = getattr(function, "on_timer", None)
+        if self.observer is not None:
+            self.ctx.timers = ObservedTimers(self.keyed, self.ctx, self.observer)
+            self._calls = [self._observed(name, handles, self.observer) for name in definition.methods]
+            self._on_timer = self._observed("on_timer", handles, self.observer)
+
+    def _observed(self, method: str, handles: Mapping[str, Any], observer: Observer) -> Method:
+        function: Any = getattr(self.function, method, None)
+        timer = method == "on_timer"
+
+        def invoked(what: Any, ctx: OnTimerContext[Any]) -> Any:
+            slot = self.keyed.slot
+            one = Invocation(
+                kind="timer" if timer else "record",
+                value=what,
+                time=what if timer else ctx.timestamp_ms,
+                watermark=ctx.current_watermark,
+                key=ctx.key,
+                encoded=slot.encoded,
+                domain=ctx.time_domain if timer else None,
+                slot=slot,
+                handles=handles,
+            )
+
+            def proceed() -> list[Any]:
+                mark = ctx.side_mark()
+                result = function(what, ctx)
+                records = [] if result is None else list(as_records(result, self.step, self.function, method))
+                one.emits(((record, ctx.timestamp_ms) for record in records), ctx, mark)
+                return records
+
+            return observer.on_call(one, proceed)
+
+        return invoked
 
     def on_batch(self, batch: Keyed) -> None:  # type: ignore[override]
         self.on_input(0, batch)
@@ -133,13 +172,17 @@ class KeyedProcessOperator(Operator):
         self._take(batch, port, None)
 
     def on_merged(self, batches: dict[int, Keyed], ports: Ports) -> None:
-        self._take(merged_keyed(list(batches.values())), 0, ports)
+        batch = merged_keyed(list(batches.values()))
+        if self.observer is None:
+            self._take(batch, 0, ports)
+        else:
+            self.observer.on_batch(ports, batch, partial(self._take, batch, 0, ports))
 
     def _take(self, batch: Keyed, port: int, ports: Ports | None) -> None:
         """`ports`: by record, if they are of several inputs."""
         self.records_in += len(batch)
         slots = self.keyed.enter(batch.keys)
-        calls: list[Method] = [getattr(self.function, name) for name in self._methods]
+        calls = self._calls
         for start in range(0, len(batch), ROWS_AT_A_TIME):
             stop = start + ROWS_AT_A_TIME
             mine = [calls[port]] if ports is None else [calls[number] for number in ports[start:stop].tolist()]
@@ -216,7 +259,7 @@ class KeyedProcessOperator(Operator):
         self.outputs.emit(fired.among(out, ends, batch) if timed else Records(out))
 
     def _name_of(self, process: Method) -> str:
-        return next(name for name in self._methods if getattr(self.function, name) == process)
+        return self._methods[self._calls.index(process)]
 
     def _fire_between(self, due: Iterator[Timer], now: Milliseconds, row: int, out: list[Any], fired: _Fired) -> None:
         """Fire timers before a row."""
@@ -283,7 +326,7 @@ class KeyedProcessOperator(Operator):
     ) -> None:
         """Call the function for each timer. What it emits has the tick before the timer's time, but none before `now`."""
         ctx, keyed = self.ctx, self.keyed
-        on_timer: Callable[..., Any] = self.function.on_timer
+        on_timer = self._on_timer
         ctx.time_domain = domain
         ctx._tick = now
         for time, encoded in timers:

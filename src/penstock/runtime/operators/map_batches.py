@@ -19,9 +19,10 @@ from penstock.ids import StepId
 from penstock.plan.definition import Definition
 from penstock.plan.row_schemas import row_schema
 from penstock.plan.schema import Schema
-from penstock.records import DICT_ROW, Batch, Columns, Records, RowType, as_batch, carried
+from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns, Records, RowType, as_batch, carried
 from penstock.runtime.fields import to_arrow
 from penstock.runtime.frames import Payload, unkeyed
+from penstock.runtime.operators.observer import Invocation
 from penstock.runtime.operators.operator import Operator, method_of
 from penstock.runtime.operators.returned import is_frame, rows_of
 from penstock.runtime.operators.row_origins import ROW, RowOrigins, UntracedError
@@ -69,6 +70,8 @@ class MapBatches(Definition):
 
 
 class MapBatchesOperator(Operator):
+    observed = frozenset(("batch",))
+
     def __init__(self, step: StepId, services: Services, function: Any, definition: MapBatches) -> None:
         super().__init__(step, services)
         self._function = function
@@ -122,7 +125,7 @@ class MapBatchesOperator(Operator):
                 raise self._refused(f"the input has a column {ROW!r}", "the name is taken", "rename the column before this step")
             given = origins.mark(data)
         try:
-            result = self._call(given)
+            result = self._called(given)
         except Exception as error:
             failed = self.user_error(error, self._function, f"a batch of {data.num_rows} rows: {data.schema}")
             failed.hint = "mend the function or the input"
@@ -131,6 +134,16 @@ class MapBatchesOperator(Operator):
                 failed.hint += f"; {_carrier(self._definition.as_pandas)}; with {without} it is not there"
             raise failed from error
         return result if result is None or is_frame(result) else self._rows(result)
+
+    def _called(self, given: Any) -> Any:
+        if self.observer is None:
+            return self._call(given)
+
+        def proceed() -> Any:
+            result = self._call(given)
+            return list(result) if isinstance(result, Iterator) else result
+
+        return self.observer.on_call(Invocation("batch", given, NO_TIMESTAMP, self.watermark), proceed)
 
     def _rows(self, result: Any) -> pa.RecordBatch | pa.Table | list[Any]:
         return rows_of(result, self.step, self._function, "map_batches")

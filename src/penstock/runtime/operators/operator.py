@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -18,12 +19,15 @@ from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
 from penstock.plan.definition import DEAD_LETTERS as DEAD_LETTERS
 from penstock.plan.definition import ErrorPolicy
 from penstock.records import NO_TIMESTAMP, Batch, Records
+from penstock.runtime.operators.observer import Change, InvocationKind, Observer, TimeKind
 from penstock.runtime.ordering import sliced
 from penstock.timing.valve import Valve
 
 if TYPE_CHECKING:
     from penstock.runtime.frames import Payload
-    from penstock.runtime.services import Services
+    from penstock.runtime.services import Services, StatePart
+
+R = TypeVar("R")
 
 Ports = npt.NDArray[np.intp]
 """By record, the number of the input that it came in at."""
@@ -50,9 +54,10 @@ class Receiver(Protocol):
 class Outputs:
     """Where an operator's main output and side outputs go."""
 
-    __slots__ = ("emitted", "main", "no_later", "side")
+    __slots__ = ("emitted", "main", "no_later", "observer", "side")
 
     def __init__(self) -> None:
+        self.observer: Observer | None = None
         self.no_later: Milliseconds | None = None
         """Later ticks count as this."""
         self.main: list[Receiver] = []
@@ -63,12 +68,16 @@ class Outputs:
         size = len(batch)
         if size:
             self.emitted += size
+            if self.observer is not None:
+                self.observer.on_emit(None, batch)
             if self.no_later is not None and batch.ticks is not None:
                 batch = batch.with_ticks(np.minimum(batch.ticks, self.no_later))
             for receiver in self.main:
                 receiver.on_batch(batch)
 
     def emit_side(self, tag: str, batch: Batch) -> None:
+        if self.observer is not None and len(batch):
+            self.observer.on_emit(tag, batch)
         for receiver in self.side.get(tag, ()):
             receiver.on_batch(batch)
 
@@ -89,7 +98,11 @@ class Outputs:
 
 
 class Operator:
-    """Logic of one step in one task. `inputs` above one: see `penstock.runtime.ports`."""
+    """Logic of one step in one task. Input comes through a port (`penstock.runtime.ports`); what else it does, the task has it
+    do by `busy_with`, or `pass_time`."""
+
+    observed: ClassVar[frozenset[InvocationKind]] = frozenset()
+    """The invocations that an observer sees, besides what comes in and goes out."""
 
     def __init__(self, step: StepId, services: Services, inputs: int = 1) -> None:
         self.step = step
@@ -108,6 +121,44 @@ class Operator:
         self.records_in = 0
         self.skipped = 0
         self.dead_letters = 0
+        self.busy_s = 0.0
+        """How long it has been running, not counting the operators that it handed batches to meanwhile."""
+        self.states: list[StatePart] = []
+        self.observer = self.outputs.observer = None if services.observe is None else services.observe(self)
+
+    # --- how it is entered -------------------------------------------------------------------------------------------------
+
+    def busy_with(self, action: Callable[..., R], *arguments: Any) -> R:
+        """Do something on this operator's time."""
+        stopwatch = self.services.stopwatch
+        outer = stopwatch.switch(self)
+        result = action(*arguments)
+        stopwatch.switch(outer)
+        return result
+
+    def enter(self, port: int, batch: Any) -> None:
+        """A batch comes in at one of its inputs."""
+        if self.observer is None:
+            self.busy_with(self.on_input, port, batch)
+        else:
+            self.busy_with(self.observer.on_batch, port, batch, partial(self.on_input, port, batch))
+
+    def pass_time(self, kind: TimeKind, time: Milliseconds | None, action: Callable[[], None]) -> None:
+        """Time passes; the action says so to the operator."""
+        if self.observer is None:
+            self.busy_with(action)
+        else:
+            self.busy_with(self.observer.on_time, kind, time, action)
+
+    def changes(self, part: StatePart) -> list[Change] | Iterator[Change]:
+        """What the epoch changes of a part of its state."""
+        changes = part.changes()
+        if self.observer is not None:
+            changes = list(changes)
+            self.observer.on_changes(changes)
+        return changes
+
+    # --- what happens ------------------------------------------------------------------------------------------------------
 
     def on_batch(self, batch: Payload) -> None:
         raise NotImplementedError
@@ -122,7 +173,7 @@ class Operator:
         for start, stop in pairwise([0, *(np.flatnonzero(np.diff(ports)) + 1).tolist(), len(ports)]):
             port = int(ports[start])
             begin, taken[port] = taken[port], taken[port] + stop - start
-            self.on_input(port, sliced(batches[port], begin, taken[port]))
+            self.enter(port, sliced(batches[port], begin, taken[port]))
 
     def on_watermark(self, watermark: Milliseconds | None) -> None:
         """Single input: take it as it is, as long as it does not go back.

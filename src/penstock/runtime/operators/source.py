@@ -82,6 +82,9 @@ class Lane:
 
     def read(self) -> None:
         """Read a batch, or find that there is none within the bound."""
+        self._operator.busy_with(self._read)
+
+    def _read(self) -> None:
         if self.clock.watermark >= self._bound:
             self.finished = True
             return

@@ -22,6 +22,7 @@ from penstock.plan.definition import Definition, ErrorPolicy
 from penstock.plan.schema import Schema
 from penstock.records import NO_TIMESTAMP, Batch, Carried, Columns, Records, Timestamps, carried
 from penstock.runtime.frames import Payload, unkeyed
+from penstock.runtime.operators.observer import Invocation
 from penstock.runtime.operators.operator import Operator, method_of
 from penstock.runtime.operators.returned import as_records
 from penstock.runtime.services import Services
@@ -68,6 +69,7 @@ class PerRecord(Operator):
     """A step that calls a user's function for each record."""
 
     method = ""
+    observed = frozenset(("record",))
 
     def __init__(self, step: StepId, services: Services, function: Any, errors: ErrorPolicy) -> None:
         super().__init__(step, services)
@@ -83,6 +85,32 @@ class PerRecord(Operator):
         """Call the function for each record, and emit."""
         raise NotImplementedError
 
+    def calling(self, batch: Batch) -> Callable[..., Any]:
+        """The function, for the records of a batch."""
+        observer = self.observer
+        if observer is None:
+            return self.call
+        times = iter([NO_TIMESTAMP] * len(batch) if batch.timestamps is None else batch.timestamps.tolist())
+
+        def invoked(record: Any, ctx: ProcessContext | None = None) -> Any:
+            one = Invocation("record", record, next(times), self.watermark)
+
+            def proceed() -> Any:
+                mark = {} if ctx is None else ctx.side_mark()
+                result = self.call(record) if ctx is None else self.call(record, ctx)
+                result, records = self.made(record, result)
+                one.emits(((made, one.time) for made in records), ctx, mark)
+                return result
+
+            return observer.on_call(one, proceed)
+
+        return invoked
+
+    def made(self, record: Any, result: Any) -> tuple[Any, list[Any]]:
+        """What the function returned, and what the step emits for it."""
+        records = [] if result is None else list(as_records(result, self.step, self.function, self.method))
+        return records, records
+
     def rejected(self, error: Exception, record: Any, time: int) -> None:
         """A record the function raised on: fail, skip, or send it to the dead letters."""
         if self.errors == "fail":
@@ -91,13 +119,13 @@ class PerRecord(Operator):
 
     def applied(self, batch: Batch) -> tuple[list[Any], np.ndarray[Any, np.dtype[np.bool_]] | None]:
         """The function's result for each record; and, if records were rejected, a mask of those that were not."""
-        values = batch.values()
+        call, values = self.calling(batch), batch.values()
         results: list[Any] = []
         rejected: list[int] = []
         while True:
             at = len(results)
             try:
-                results.extend(map(self.call, values[at:] if at else values))
+                results.extend(map(call, values[at:] if at else values))
                 if len(results) < len(values):
                     raise StopIteration  # the function raised it, and map took it for the end
                 break
@@ -117,6 +145,9 @@ class PerRecord(Operator):
 class MapOperator(PerRecord):
     method = "map"
 
+    def made(self, record: Any, result: Any) -> tuple[Any, list[Any]]:
+        return result, [result]
+
     def run(self, batch: Batch) -> None:
         results, mask = self.applied(batch)
         if mask is not None:
@@ -126,6 +157,9 @@ class MapOperator(PerRecord):
 
 class FilterOperator(PerRecord):
     method = "filter"
+
+    def made(self, record: Any, result: Any) -> tuple[Any, list[Any]]:
+        return result, [record] if result else []
 
     def run(self, batch: Batch) -> None:
         results, mask = self.applied(batch)
@@ -144,7 +178,7 @@ class FlatMapOperator(PerRecord):
     method = "flat_map"
 
     def run(self, batch: Batch) -> None:
-        call, function = self.call, self.function
+        call, function = self.calling(batch), self.function
         out: list[Any] = []
         ends: list[int] = []
         rows = enumerate(batch.values())
@@ -170,7 +204,7 @@ class ProcessOperator(PerRecord):
     method = "process"
 
     def run(self, batch: Batch) -> None:
-        call, ctx = self.call, ProcessContext() if batch.kinds is None else ChangeContext()
+        call, ctx = self.calling(batch), ProcessContext() if batch.kinds is None else ChangeContext()
         ctx.current_watermark = self.watermark
         ctx.current_processing_time = self.services.processing_time
         values = batch.values()

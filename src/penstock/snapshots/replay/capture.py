@@ -1,4 +1,4 @@
-"""The ends of a job when it is only looked at: sinks that write nothing."""
+"""Steps that are others when a job is only looked at: sinks write nothing, windows are taken record by record."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from penstock.records import Batch
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.services import Services
+from penstock.windows.operators.observed import ObservedWindowOperator
+from penstock.windows.step import WindowStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,3 +35,17 @@ class CapturedSink(Definition):
 class CapturingOperator(Operator):
     def on_batch(self, batch: Batch) -> None:  # type: ignore[override]
         self.records_in += len(batch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EachRecord(Definition):
+    """Stands for windows that may take a batch at a time: it does the same, and can be watched more closely."""
+
+    windows: WindowStep
+
+    @property
+    def kind(self) -> str:
+        return self.windows.kind
+
+    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
+        return ObservedWindowOperator(step, services, self.windows)

@@ -17,14 +17,16 @@ from penstock.plan.definition import Definition
 from penstock.records import NO_TIMESTAMP, Batch
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.map_batches import MapBatches
-from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Operator
+from penstock.runtime.operators.observer import TimeKind
+from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter, Operator, Ports
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
 from penstock.runtime.services import Services
 from penstock.snapshots.replay.entries import Entry, StateForms
 from penstock.snapshots.replay.result import Emitted, Event
 from penstock.snapshots.replay.state_items import items_of
-from penstock.snapshots.replay.watching.trace import KeyFilter, outputs_of
+from penstock.snapshots.replay.watching.peeking import outputs_of
+from penstock.snapshots.replay.watching.trace import KeyFilter
 from penstock.state.encoding.json_values import to_plain
 from penstock.state.encoding.keys import KeyCodec
 from penstock.state.entries.store_keys import value_prefix
@@ -43,7 +45,6 @@ class _Part:
     changes: dict[bytes, bytes | None] = field(default_factory=dict)
     before: dict[bytes, bytes] = field(default_factory=dict)
     error: str | None = None
-    closed: bool = False
     now: Milliseconds = MIN_WATERMARK
 
     @property
@@ -63,15 +64,17 @@ class Recording:
 
     # --- while it runs -------------------------------------------------------------------------------------------------------
 
-    def begin(self, operator: Operator, services: Services) -> None:
-        self._parts.append(_Part(services.order.epoch, services.partition, operator.watermark, now=operator.watermark))
+    def begin(self, operator: Operator) -> None:
+        services, watermark = operator.services, operator.watermark
+        self._parts.append(_Part(services.order.epoch, services.partition, watermark, now=watermark))
 
-    def batch(self, batch: Any) -> None:
+    def batch(self, batch: Any, port: int | Ports) -> None:
         """Records. Where their ticks go on, the watermark is said between them: to the step that is the same."""
         part = self._parts[-1]
         inner: Batch = batch.batch if isinstance(batch, Keyed) else batch
         times = [NO_TIMESTAMP] * len(inner) if inner.timestamps is None else inner.timestamps.tolist()
         ticks = None if inner.ticks is None else inner.ticks.tolist()
+        ports = [port] * len(inner) if isinstance(port, int) else port.tolist()
         rows: list[dict[str, Any]] = []
         for row, value in enumerate(inner.values()):
             data: dict[str, Any] = {}
@@ -87,23 +90,22 @@ class Recording:
                     rows = []
                 part.now = ticks[row]
                 part.input.append({"watermark": part.now})
+            if ports[row]:
+                data["port"] = ports[row]
             data["value"] = to_plain(value)
             data["time"] = None if times[row] == NO_TIMESTAMP else times[row]
             rows.append(data)
         if rows:
             part.input.append({"records": rows})
 
-    def watermark(self, watermark: Milliseconds | None) -> None:
+    def time(self, kind: TimeKind, time: Milliseconds | None) -> None:
         part = self._parts[-1]
-        part.now = part.now if watermark is None else max(part.now, watermark)
-        if not part.input or part.input[-1] != {"watermark": watermark}:
-            part.input.append({"watermark": watermark})
-
-    def clock(self, now: Milliseconds) -> None:
-        self._parts[-1].input.append({"clock": now})
-
-    def end(self) -> None:
-        self._parts[-1].input.append({"end": True})
+        said: dict[str, Any] = {kind: True if kind == "end" else time}
+        if kind == "watermark":
+            part.now = part.now if time is None else max(part.now, time)
+            if part.input and part.input[-1] == said:
+                return
+        part.input.append(said)
 
     def emitted(self, tag: str | None, batch: Batch) -> None:
         """What a step emits of which the calls are not known."""
@@ -126,9 +128,6 @@ class Recording:
     def close(self, services: Services) -> None:
         """The task is over, and what was committed before it can still be read."""
         part = self._parts[-1]
-        if part.closed:
-            return
-        part.closed = True
         group_of = services.job.key_groups.of
         for number, form in self._forms.items():
             if form.kind.many_keys:

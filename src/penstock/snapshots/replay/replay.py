@@ -30,15 +30,15 @@ from penstock.snapshots.replay.rerun import (
     compile_on,
     plan_next,
     run_epochs,
-    watched,
+    watchable,
 )
 from penstock.snapshots.replay.result import NO_KEY, Replay, StepReplay, Verdict
 from penstock.snapshots.replay.selection import NEXT, Choice, Wanted, choose, parse_target
 from penstock.snapshots.replay.shadow import ShadowStorage
 from penstock.snapshots.replay.verifying import verify
 from penstock.snapshots.replay.watching.debugger import Debugger
-from penstock.snapshots.replay.watching.trace import StepTrace, key_filter
-from penstock.snapshots.replay.watching.tracing import Traced, key_type_of
+from penstock.snapshots.replay.watching.step_observer import StepObserver
+from penstock.snapshots.replay.watching.trace import StepTrace, key_filter, key_type_of
 from penstock.snapshots.replay.whose_program import choose_program
 from penstock.state.encoding.keys import key_codec
 from penstock.storage import Storage, open_storage
@@ -168,8 +168,15 @@ def _replay(planned: Planned, storage: Storage, info: JobInfo, choice: Choice, o
         if compiled.migrated:
             notes = [*notes, f"the state {', '.join(compiled.migrated)} was migrated for this program"]
         traces = _traces(compiled, choice, options)
-        job = watched(compiled.job, lambda step, definition: Traced(inner=definition, trace=traces[step]))
-        ran = run_epochs(job, choice.parent, compiled.layout, inputs, options.debugger)
+        job = watchable(compiled.job, {step for step, trace in traces.items() if trace.debugger or trace.tape})
+        ran = run_epochs(
+            job,
+            choice.parent,
+            compiled.layout,
+            inputs,
+            lambda operator: StepObserver(traces[operator.step], operator),
+            options.debugger,
+        )
         return _result(storage, info, choice, compiled, traces, ran, following, options, notes, shadow)
 
 
@@ -206,7 +213,10 @@ def _traces(compiled: Rerunnable, choice: Choice, options: Options) -> dict[Step
             tape = Recording(definition, own, codec, wanted)
         stops = options.debugger if chosen and (options.step is not None or options.key is not NO_KEY) else None
         made[step] = StepTrace(
-            StepReplay(step=step, kind=definition.kind, function=user_function(definition.function()), keyed=step in by_key),
+            result=StepReplay(
+                step=step, kind=definition.kind, function=user_function(definition.function()), keyed=step in by_key
+            ),
+            definition=definition,
             forms=forms,
             shown=choice.shown,
             wanted=wanted,

@@ -6,8 +6,9 @@ Law: nothing of the job is touched. State is read from the job's files and chang
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from penstock.compile.compatibility import Origin
@@ -27,20 +28,20 @@ from penstock.jobs.terms import JobInfo
 from penstock.plan.definition import Definition
 from penstock.plan.nodes import Graph
 from penstock.runtime.job import CompiledJob
-from penstock.runtime.messages import EpochOrder, Failure, PartitionState, TaskReport, attempt_name
+from penstock.runtime.messages import EpochOrder, Failure, PartitionState, TaskReport
 from penstock.runtime.operators.sink import SinkStep
+from penstock.runtime.services import Observe
 from penstock.runtime.task import Task
-from penstock.snapshots.replay.capture import CapturedSink
+from penstock.snapshots.replay.capture import CapturedSink, EachRecord
 from penstock.snapshots.replay.watching.debugger import Debugger
 from penstock.state.entries.kinds import is_internal
 from penstock.state.stores.store import open_stores
 from penstock.storage import Storage
 from penstock.timing.durations import to_ms
+from penstock.windows.step import WindowStep
 
 TERM = Term(0)
 """No driver ever has it: what a replay writes is told from what a job writes by its name."""
-
-Watch = Callable[[StepId, Definition], Definition]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,14 +86,16 @@ def compile_on(graph: Graph, info: JobInfo, parent: Manifest, storage: Storage, 
     )
 
 
-def watched(job: CompiledJob, watch: Watch) -> CompiledJob:
-    """The job with every step watched and every sink replaced."""
+def watchable(job: CompiledJob, closely: Collection[StepId]) -> CompiledJob:
+    """The job with every sink replaced, and with windows that are looked at closely taken record by record."""
 
-    def seen(step: StepId, definition: Definition) -> Definition:
-        return watch(step, CapturedSink(sink=definition) if isinstance(definition, SinkStep) else definition)
+    def shown(step: StepId, definition: Definition) -> Definition:
+        if isinstance(definition, WindowStep) and step in closely:
+            return EachRecord(windows=definition)
+        return CapturedSink(sink=definition) if isinstance(definition, SinkStep) else definition
 
     stages = tuple(
-        replace(stage, steps=tuple(replace(step, definition=seen(step.step, step.definition)) for step in stage.steps))
+        replace(stage, steps=tuple(replace(step, definition=shown(step.step, step.definition)) for step in stage.steps))
         for stage in job.stages
     )
     return replace(job, stages=stages)
@@ -109,10 +112,15 @@ class Ran:
 
 
 def run_epochs(
-    job: CompiledJob, parent: Manifest, layout: StateLayout, inputs: tuple[EpochInput, ...], debugger: Debugger | None
+    job: CompiledJob,
+    parent: Manifest,
+    layout: StateLayout,
+    inputs: tuple[EpochInput, ...],
+    observe: Observe,
+    debugger: Debugger | None,
 ) -> Ran:
     """Run epochs one after another, each on the state of the one before, until one fails."""
-    executor = ReplayExecutor(debugger)
+    executor = InlineExecutor(partial(ReplayTask, observe=observe, debugger=debugger))
     executor.start(job)
     ran = Ran(layout=layout, watermarks=dict(parent.watermarks), reports=[])
     try:
@@ -162,30 +170,17 @@ def whole_states(layout: StateLayout) -> list[list[PartitionState]]:
     ]
 
 
-class ReplayExecutor(InlineExecutor):
-    """Runs tasks that let a debugger look at what failed."""
+class ReplayTask(Task):
+    """A task that lets a debugger look at what failed."""
 
-    def __init__(self, debugger: Debugger | None) -> None:
-        super().__init__()
-        self._debugger = debugger
-
-    def _task(self, order: EpochOrder, stage: int, partition: int) -> Task:
-        assert self._job is not None
-        self._attempts += 1
-        attempt = attempt_name(order.term, order.plan, stage, partition, self._attempts)
-        if self._debugger is None:
-            return Task(self._job, stage, partition, order, attempt, self._pool)
-        return _DebuggedTask(self._job, stage, partition, order, attempt, self._pool, debugger=self._debugger)
-
-
-class _DebuggedTask(Task):
-    def __init__(self, *arguments: Any, debugger: Debugger) -> None:
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, debugger: Debugger | None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._debugger = debugger
 
     def _fail(self, error: PenstockError) -> None:
         super()._fail(error)
-        self._debugger.after_error(error)
+        if self._debugger is not None:
+            self._debugger.after_error(error)
 
 
 # --- the epoch that is not committed -------------------------------------------------------------------------------------------

@@ -411,5 +411,9 @@ def _label(step: StepId, definition: WindowStep, name: str) -> StateLabel:
 def window_operator(step: StepId, services: Services, definition: WindowStep) -> Operator:
     """The operator for a window step."""
     from penstock.windows.operators.aligned import AlignedOperator, is_aligned
+    from penstock.windows.operators.observed import ObservedAlignedOperator, ObservedWindowOperator
 
-    return (AlignedOperator if is_aligned(definition) else WindowOperator)(step, services, definition)
+    aligned = is_aligned(definition)
+    if services.observe is None:
+        return (AlignedOperator if aligned else WindowOperator)(step, services, definition)
+    return (ObservedAlignedOperator if aligned else ObservedWindowOperator)(step, services, definition)

@@ -13,10 +13,12 @@ import pdb  # noqa: T100 - this is what it is for
 import sys
 import sysconfig
 from collections.abc import Callable
-from types import FrameType, GeneratorType
-from typing import IO, Any
+from types import FrameType
+from typing import IO, Any, TypeVar
 
 from penstock.snapshots.replay.result import NO_KEY, Event
+
+R = TypeVar("R")
 
 
 class Quit(BaseException):
@@ -37,16 +39,14 @@ class Debugger:
         """Whether to stop in this call of the step's function."""
         return not self.stopped and number >= self._at
 
-    def call(self, step: str, function: Callable[..., Any], event: Event | None, *arguments: Any) -> Any:
-        """Call a function and stop at its first line; what it yields is taken while it can be watched."""
+    def call(self, step: str, action: Callable[[], R], event: Event | None) -> R:
+        """Do something and stop at the first line of the user's."""
         debugger = self._made()
         debugger.banner = _banner(step, event)
         debugger.reset()
         sys.settrace(debugger.trace_dispatch)
         try:
-            result = function(*arguments)
-            if type(result) is GeneratorType:
-                result = list(result)
+            result = action()
         except bdb.BdbQuit:
             raise Quit from None
         finally:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from penstock.snapshots.replay.result import hashable
+from penstock.records import NO_TIMESTAMP
+from penstock.snapshots.replay.result import Emitted, hashable
 from penstock.state.overlay.collections import MISSING, ListHandle, MapHandle
 from penstock.state.overlay.handles import (
     Accumulating,
@@ -135,3 +136,13 @@ def duplicate(value: Any) -> Any:
         return copy.deepcopy(value)
     except Exception:
         return value
+
+
+def outputs_of(batch: Any, tag: str | None = None) -> list[Emitted]:
+    """The rows of a batch as what was emitted; of one on its way through `key_by`, its rows."""
+    inner = getattr(batch, "batch", batch)
+    times = [NO_TIMESTAMP] * len(inner) if inner.timestamps is None else inner.timestamps.tolist()
+    return [
+        Emitted(duplicate(value), None if time == NO_TIMESTAMP else time, tag)
+        for value, time in zip(inner.values(), times, strict=True)
+    ]
