@@ -27,7 +27,7 @@ from penstock import (
 )
 from penstock.executors.inline import InlineExecutor
 from penstock.runtime.operators.observer import Change, Invocation, Observer, TimeKind
-from penstock.runtime.operators.operator import Operator
+from penstock.runtime.operators.operator import Operator, Ports
 from penstock.runtime.task import Task
 from penstock.testing import execute_inline, run_inline
 
@@ -46,7 +46,7 @@ class Seen(Observer):
         self.keys: set[Any] = set()
         self.timers: list[tuple[int, str, bool]] = []
 
-    def on_batch(self, port: int, batch: Any, proceed: Callable[[], None]) -> None:
+    def on_batch(self, port: int | Ports, batch: Any, proceed: Callable[[], None]) -> None:
         self.records_in += len(batch)
         proceed()
 
