@@ -14,7 +14,7 @@ from penstock.config import NO_RESTART
 from penstock.connectors.files.writing.committer import FileCommitter
 from penstock.connectors.files.writing.log_format import encode_entry, read_entry
 from penstock.connectors.protocol import CommitterContext
-from penstock.connectors.twophase.staging import staged_rows
+from penstock.connectors.staging.rows import staged_rows
 from penstock.epochs.availability.mirror import Mirror
 from penstock.errors import CorruptFileError, PenstockError, SourceError, StorageError
 from penstock.ids import Epoch, JobId, StepId, Term

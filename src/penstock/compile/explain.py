@@ -9,6 +9,7 @@ from penstock.compile.compiler import claim
 from penstock.compile.order import Told, summary_of
 from penstock.compile.stages import cut
 from penstock.config import JobConfig
+from penstock.connectors.protocol import PrunesColumns
 from penstock.functions import function_location, users_function
 from penstock.plan.definition import StateDeclaration
 from penstock.plan.exchange import Exchange
@@ -101,7 +102,7 @@ def _step(node: Node, stage: int, told: Told) -> dict[str, Any]:
         "timers": any(declaration.kind == "timers" for declaration in node.states()),
     }
     if isinstance(definition, SourceStep):
-        columns = getattr(definition.source, "columns", None)
+        columns = definition.source.columns if isinstance(definition.source, PrunesColumns) else None
         step["source"] = {
             "what": definition.source.describe(),
             "bounded": definition.source.bounded,

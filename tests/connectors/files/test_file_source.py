@@ -61,12 +61,12 @@ class Pair(NamedTuple):
     b: str
 
 
-def drive(source: FileSource, folder: Path | str = "/nowhere", parallelism: int = 2, **extras: Any) -> Drive:
-    return Drive(source, context(folder, parallelism, **extras))
+def drive(source: FileSource, folder: Path | str = "/nowhere", parallelism: int = 2, **extra: Any) -> Drive:
+    return Drive(source, context(folder, parallelism, **extra))
 
 
-def read(source: FileSource, **extras: Any) -> list[Any]:
-    d = drive(source, parallelism=1, **extras)
+def read(source: FileSource, **extra: Any) -> list[Any]:
+    d = drive(source, parallelism=1, **extra)
     d.run()
     return d.all
 
@@ -142,7 +142,7 @@ def test_unordered_pieces_are_the_whole(ending: str, count: int, readers: int, c
             path.write_text("".join(f"{row['n']} is a number\n" for row in data))
         else:
             WRITERS[ending](path, data)
-        d = drive(FileSource(str(path), schema=None if ending == "txt" else Reading), unordered=True, parallelism=readers)
+        d = drive(FileSource(str(path), schema=None if ending == "txt" else Reading), ordering="none", parallelism=readers)
         d.run([Limits(records=n, bytes=1 << 30, readers=readers) for n in cuts])
         got = sorted(int(v.split()[0]) if isinstance(v, str) else v.n for v in d.all)
         assert got == list(range(count))
@@ -151,7 +151,7 @@ def test_unordered_pieces_are_the_whole(ending: str, count: int, readers: int, c
 @pytest.mark.parametrize("ending", ["json", "csv", "parquet"])
 def test_one_big_file_is_read_by_all(tmp_path: Path, ending: str) -> None:
     WRITERS[ending](tmp_path / f"data.{ending}", rows(0, 20_000))
-    d = drive(FileSource(str(tmp_path)), unordered=True, parallelism=4)
+    d = drive(FileSource(str(tmp_path)), ordering="none", parallelism=4)
     planned = d.plan(Limits(records=1 << 30, bytes=1 << 30, readers=4))
     sizes = [split.bytes or 0 for split in planned.splits]
     assert 4 <= len(sizes) <= 5
@@ -162,7 +162,7 @@ def test_one_big_file_is_read_by_all(tmp_path: Path, ending: str) -> None:
 def test_small_files_share_splits(tmp_path: Path) -> None:
     for k in range(50):
         write_json(tmp_path / f"{k:02}.json", rows(k, 3))
-    d = drive(FileSource(str(tmp_path)), unordered=True)
+    d = drive(FileSource(str(tmp_path)), ordering="none")
     assert len(d.plan().splits) <= 2
     d = drive(FileSource(str(tmp_path)))
     assert [split.partition for split in d.plan().splits] == ["0", "1"]

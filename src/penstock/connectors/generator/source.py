@@ -15,10 +15,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from penstock.connectors.protocol import Limits, Planned, Position, SourceContext, Split
+from penstock.connectors.protocol import Enumerator, Limits, Planned, Position, Reader, SourceContext, Split
 from penstock.errors import ConfigError, UserCodeError
 from penstock.functions import Call, call_of, function_location
-from penstock.ids import Epoch
 from penstock.records import Batch, Records, RowType, as_batch, field_names
 
 _PIECES = 8
@@ -77,11 +76,11 @@ class GeneratorSource:
     def row(self) -> RowType:
         return RowType(self.schema)
 
-    def enumerator(self, context: SourceContext) -> _Enumerator:
-        return _Enumerator(self, context.parallelism, in_order=bool(context.extras.get("in_order", False)))
+    def enumerator(self, context: SourceContext) -> GeneratorEnumerator:
+        return GeneratorEnumerator(self, context.parallelism, in_order=context.ordering == "time")
 
-    def reader(self) -> _Reader:
-        return _Reader(self)
+    def reader(self) -> GeneratorReader:
+        return GeneratorReader(self)
 
     def _function_calls(self) -> tuple[Call, ...]:
         return (call_of(self.function, "function", "numbers" if self.vectorised else "n"),)
@@ -92,7 +91,7 @@ class GeneratorSource:
         return f"generator {getattr(self.function, '__qualname__', 'function')}: {many} events{speed}"
 
 
-class _Enumerator:
+class GeneratorEnumerator(Enumerator):
     def __init__(self, source: GeneratorSource, parallelism: int, *, in_order: bool) -> None:
         self._source = source
         self._in_order = in_order
@@ -166,12 +165,6 @@ class _Enumerator:
         due = max(0, math.floor((now_ms - at.start_ms) * source.rate / 1000))
         return due if source.count is None else min(due, source.count)
 
-    def committed(self, position: Position, epoch: Epoch) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
 
 def _next(position: Position) -> int:
     return 0 if position is None else msgspec.convert(position, GeneratorPosition).next
@@ -182,7 +175,7 @@ def _first(at: GeneratorPosition, partition: int) -> int:
     return at.next + (partition - at.next) % at.partitions
 
 
-class _Reader:
+class GeneratorReader(Reader):
     def __init__(self, source: GeneratorSource) -> None:
         self._source = source
 
@@ -229,6 +222,3 @@ class _Reader:
             f"the generator's function raised {type(error).__name__}: {error}",
             detail=f"{function_location(self._source.function)}, {what}",
         )
-
-    def close(self) -> None:
-        pass

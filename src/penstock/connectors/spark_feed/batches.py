@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from penstock.connectors.formats.lines import BadRecords
 from penstock.connectors.formats.parquet_rows import ParquetRows
-from penstock.connectors.protocol import Split
+from penstock.connectors.protocol import Reader, Split
 from penstock.errors import NotFoundError, SourceError
 from penstock.ids import StepId
 from penstock.plan.shapes import shape_of
@@ -86,7 +86,7 @@ def write_batches(batches: Iterator[pa.RecordBatch], storage: Storage, path: str
     return total
 
 
-class FeedReader:
+class FeedReader(Reader):
     """Reads ranges of the files written. A split says in which storage they are."""
 
     def __init__(self, record: type | None, batch_size: int, columns: Sequence[str] | None = None) -> None:
@@ -113,9 +113,6 @@ class FeedReader:
         if storage is None:
             storage = self._storages[uri] = open_storage(uri)
         return storage
-
-    def close(self) -> None:
-        pass
 
 
 def feed_split(partition: str, storage: Storage, pieces: list[tuple[Piece, int, int]]) -> Split:

@@ -108,10 +108,9 @@ class StreamEnumerator:
         return running
 
     def _session(self) -> SparkSession:
-        spark = self._context.extras.get("spark")
-        if spark is None:
+        if self._context.spark is None:
             raise ConfigError("a Spark feed needs a job that runs on Spark", hint="run the job with the spark executor")
-        session: SparkSession = spark()
+        session: SparkSession = self._context.spark()
         return session
 
     def _frame(self, session: SparkSession, checkpoint: str) -> DataFrame:
@@ -137,13 +136,12 @@ class StreamEnumerator:
         context = self._context
         if isinstance(context.storage, LocalStorage):
             return os.path.join(context.storage.root, feed_folder(context.step), "checkpoint")
-        local = context.extras.get("local_dir")
-        if local is None:
+        if context.local_dir is None:
             raise ConfigError(
                 "the checkpoint of the streaming query has no place",
                 hint="give the source a checkpoint= that Spark can write to, such as s3a://bucket/folder",
             )
-        return os.path.join(local, context.job, feed_folder(context.step), "checkpoint")
+        return os.path.join(context.local_dir, context.job, feed_folder(context.step), "checkpoint")
 
     def _splits(self, offer: Offer, readers: int) -> list[Split]:
         lanes = [offer.pieces[k::readers] for k in range(min(readers, len(offer.pieces)))]

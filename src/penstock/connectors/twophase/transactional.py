@@ -10,23 +10,14 @@ driver of the line that was given up changes nothing either.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Generic, Protocol, TypeVar
 
-from penstock.connectors.protocol import Committable, CommitterContext, Published, WriterContext
+from penstock.connectors.protocol import Committable, CommitterContext, OutputSince
+from penstock.connectors.staging import StagedCommitter, StagedSink
 from penstock.connectors.twophase.identity import SinkKey
-from penstock.connectors.twophase.staging import (
-    StagingWriter,
-    decode_rows,
-    discard,
-    encode_rows,
-    staged_paths,
-    staged_rows,
-    sweep_staged,
-)
-from penstock.errors import PenstockError, SinkError
 from penstock.ids import Epoch
 
 
@@ -43,19 +34,12 @@ class Transaction(Protocol):
 T = TypeVar("T", bound=Transaction)
 
 
-class TransactionalSink(ABC, Generic[T]):
-    """Implement the five methods below `volatile`; make the subclass a frozen dataclass.
+class TransactionalSink(StagedSink, Generic[T]):
+    """Implement `connect`, `write`, `committed_epoch`, `record_epoch` and `describe`; make the subclass a frozen dataclass.
 
     `committed_epoch` must see what other drivers have committed and keep them from committing until this transaction ends: read
     the record under a lock (`SELECT … FOR UPDATE`, `BEGIN IMMEDIATE`) or in a serializable transaction.
     """
-
-    row: Any = Any
-    """The class of the rows that `write` is given; without one, objects arrive as dicts and sequences as tuples."""
-
-    @property
-    def volatile(self) -> bool:
-        return False
 
     @abstractmethod
     def connect(self) -> T:
@@ -73,63 +57,35 @@ class TransactionalSink(ABC, Generic[T]):
     def record_epoch(self, transaction: T, key: SinkKey, epoch: Epoch) -> None:
         """Record the epoch for this key, in the same transaction."""
 
-    @abstractmethod
-    def describe(self) -> str: ...
-
-    def encode(self, rows: list[Any]) -> bytes:
-        """How rows are staged; never pickle, since staged rows outlive the program."""
-        return encode_rows(rows)
-
-    def decode(self, data: bytes) -> list[Any]:
-        return decode_rows(data, self.row)
-
-    def writer(self, context: WriterContext) -> StagingWriter:
-        return StagingWriter(context, self.encode)
-
     def committer(self, context: CommitterContext) -> TransactionalCommitter:
         return TransactionalCommitter(self, context)
 
 
-class TransactionalCommitter:
+class TransactionalCommitter(StagedCommitter[TransactionalSink[Any]]):
     def __init__(self, sink: TransactionalSink[Any], context: CommitterContext) -> None:
-        self._sink = sink
-        self._context = context
+        super().__init__(sink, context)
         self._key = SinkKey(context.job, context.step)
 
-    def commit(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
-        paths = staged_paths(committables)
-        if not paths:
-            return
+    def deliver(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
         with self._transaction(f"could not commit epoch {epoch}") as transaction:
             self._write_once(transaction, epoch, committables)
-        discard(self._context.storage, paths)
 
-    def published_after(self, epoch: Epoch) -> Published:
+    def published_after(self, epoch: Epoch) -> OutputSince:
         with self._transaction("could not say what it has committed") as transaction:
             committed = self._sink.committed_epoch(transaction, self._key)
             transaction.rollback()
         if committed is None:
-            return Published(epochs=0, records=0)
-        return Published(newest=Epoch(committed), epochs=0 if committed <= epoch else None)
+            return OutputSince(epochs=0, records=0)
+        return OutputSince(newest=Epoch(committed), epochs=0 if committed <= epoch else None)
 
     def fence(self, at: Epoch) -> None:
-        """Record an epoch without rows: whoever is late finds that it is."""
+        """Record an epoch without rows: a driver that is late finds it, and writes nothing."""
         with self._transaction(f"could not record epoch {at}") as transaction:
             self._write_once(transaction, at, ())
 
-    def abort(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
-        self._context.storage.delete(staged_paths(committables))
-
-    def sweep(self) -> int:
-        """Remove staged rows of old attempts; only after recovery has committed what the last manifest holds."""
-        return sweep_staged(self._context.storage, self._context.step, self._context.sweepable)
-
-    def close(self) -> None:
-        pass
-
     @contextmanager
     def _transaction(self, problem: str) -> Iterator[Transaction]:
-        try:
+        with self._naming(problem, "the staged rows are kept, and the commit is tried again when the job resumes"):
             transaction = self._sink.connect()
             try:
                 yield transaction
@@ -140,21 +96,13 @@ class TransactionalCommitter:
             finally:
                 with suppress(Exception):
                     transaction.close()
-        except PenstockError:
-            raise
-        except Exception as error:
-            raise SinkError(
-                f"The sink {self._key.sink} {problem}",
-                detail=f"{self._sink.describe()}\n{error!r}",
-                hint="the staged rows are kept, and the commit is tried again when the job goes on",
-            ) from error
 
     def _write_once(self, transaction: Transaction, epoch: Epoch, committables: Sequence[Committable]) -> None:
         committed = self._sink.committed_epoch(transaction, self._key)
         if committed is not None and committed >= epoch:
             transaction.rollback()
             return
-        for rows in staged_rows(self._context.storage, committables, self._sink.decode):
+        for rows in self._rows(committables):
             self._sink.write(transaction, rows)
         self._sink.record_epoch(transaction, self._key, epoch)
         transaction.commit()

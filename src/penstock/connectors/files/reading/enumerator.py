@@ -1,9 +1,9 @@
 """What of the files is read next.
 
 A source partition is a *lane*: the k-th file goes to lane k % lanes, a lane reads its files in order, and one task reads a lane.
-A job that keeps no event time here says `unordered`: then there is one lane, and what is planned of it is cut into pieces of
+A job that needs no order (`ordering="none"`) has one lane, and what is planned of it is cut into pieces of
 equal weight, each a partition for itself, so that all readers work on one big file.
-A job that reads in order of event time says `in_order`: then files are cut into pieces of one size, which are dealt out to the
+For a job that reads in order of event time (`ordering="time"`) files are cut into pieces of one size, which are dealt out to the
 lanes in turn, so that lanes move through time together though files come one after another. Where a piece ends depends on its
 file alone.
 
@@ -23,9 +23,8 @@ from penstock.connectors.files.formats import format_of
 from penstock.connectors.files.reading.cutting import Cutter, LineCutter, LineLength, RowCutter, WholeCutter
 from penstock.connectors.files.reading.listing import GRACE_NS, Entry, Key, Kind, Listing
 from penstock.connectors.files.reading.places import place_of, vanished
-from penstock.connectors.protocol import Limits, Planned, Position, SourceContext, Split
+from penstock.connectors.protocol import Enumerator, Limits, Planned, Position, SourceContext, Split
 from penstock.errors import NotFoundError, SourceError
-from penstock.ids import Epoch
 
 if TYPE_CHECKING:
     from penstock.connectors.files.source import FileSource
@@ -77,11 +76,11 @@ class Range(msgspec.Struct, array_like=True, frozen=True):
     bytes: int = 0
 
 
-class FileEnumerator:
+class FileEnumerator(Enumerator):
     def __init__(self, source: FileSource, context: SourceContext) -> None:
         self._source = source
-        self._unordered = bool(context.extras.get("unordered", False))
-        self._in_order = bool(context.extras.get("in_order", False))
+        self._unordered = context.ordering == "none"
+        self._in_order = context.ordering == "time"
         self._lanes = source.lanes or (1 if self._unordered else max(1, context.parallelism))
         self._place = place_of(source.path)
         self._listing = Listing(self._place, source.path, source.watch_ms)
@@ -214,12 +213,6 @@ class FileEnumerator:
             here = None if position is None else msgspec.convert(position, FilesPosition).dealt
             return here is not None and here >= there.dealt
         return position is not None and covers(msgspec.convert(position, FilesPosition), there)
-
-    def committed(self, position: Position, epoch: Epoch) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
     def _without_taken_back(self, at: FilesPosition) -> None:
         """What was read cannot be unread: if it was taken back, stop; or, if told to, go on with what replaces it."""

@@ -13,7 +13,7 @@ from penstock.connectors.formats.csv_rows import CsvRows
 from penstock.connectors.formats.json_rows import JsonRows
 from penstock.connectors.formats.lines import BadRecords, blocks, parsed, without_mark
 from penstock.connectors.formats.parquet_rows import ParquetRows
-from penstock.connectors.protocol import Split
+from penstock.connectors.protocol import Reader, Split
 from penstock.errors import SourceError
 from penstock.plan.shapes import shape_of
 from penstock.records import Batch, Records
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.connectors.files.source import FileSource
 
 
-class FileReader:
+class FileReader(Reader):
     def __init__(self, source: FileSource) -> None:
         self._source = source
         self._place = place_of(source.path)
@@ -51,9 +51,6 @@ class FileReader:
             for batch in self._range(path, file_format.name, file_format.compression is not None, start, stop):
                 yield from self._sized(batch)
             self._bad.finished(path)
-
-    def close(self) -> None:
-        pass
 
     def _range(self, path: str, name: str, compressed: bool, start: int, stop: int) -> Iterator[Batch]:
         if name == "parquet":

@@ -10,18 +10,18 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import quote, unquote
 
 import msgspec
 import numpy as np
 
 from penstock.connectors.protocol import Committable, WriterContext
-from penstock.errors import CorruptFileError, SinkError, StorageError
+from penstock.errors import CorruptFileError, SinkError
 from penstock.ids import Epoch, StepId
 from penstock.records import Batch
 from penstock.storage import Storage
+from penstock.storage.pending import PendingObject
 
 BLOCK_ROWS = 4096
 
@@ -45,19 +45,18 @@ def staged_attempt(path: str) -> str | None:
     return unquote(match[1]) if match else None
 
 
-class StagingWriter:
+class StagedWriter:
     """A sink writer that stages encoded rows in the job's storage."""
 
     def __init__(self, context: WriterContext, encode: Encode) -> None:
         if context.storage is None:
             hint = "give the job a storage: WriterContext(storage=…)"
-            raise SinkError(f"The sink {context.step} has no storage to stage its rows in", hint=hint)
+            raise SinkError(f"the sink {context.step} has no storage to stage its rows in", hint=hint)
         self._storage = context.storage
         self._step = context.step
         self._path = staged_path(context.step, context.epoch, context.partition, context.attempt)
         self._encode = encode
-        self._stack = ExitStack()
-        self._file: BinaryIO | None = None
+        self._pending: PendingObject | None = None
         self._few: list[Any] = []
         self._rows = 0
 
@@ -72,13 +71,14 @@ class StagingWriter:
 
     def prepare(self) -> Committable:
         self._flush()
-        self._stack.close()
+        if self._pending is not None:
+            self._pending.keep()
         return {"path": self._path if self._rows else None, "rows": self._rows}
 
     def abort(self) -> None:
         self._few = []
-        with suppress(_AbandonedError):
-            self._stack.__exit__(_AbandonedError, _AbandonedError(), None)
+        if self._pending is not None:
+            self._pending.abandon()
         self._storage.delete([self._path])
 
     def _flush(self) -> None:
@@ -91,19 +91,15 @@ class StagingWriter:
             payload = self._encode(rows)
         except Exception as error:
             raise SinkError(
-                f"The sink {self._step} cannot encode its rows",
+                f"the sink {self._step} cannot encode its rows",
                 detail=f"first row: {str(rows[0])[:200]}\n{error!r}",
                 hint="map the rows to built-in types, dataclasses or msgspec Structs, or override encode and decode",
             ) from error
-        if self._file is None:
-            self._file = self._stack.enter_context(self._storage.writer(self._path))
-        self._file.write(_HEADER.pack(len(payload), zlib.crc32(payload)))
-        self._file.write(payload)
+        if self._pending is None:
+            self._pending = PendingObject(self._storage, self._path)
+        self._pending.file.write(_HEADER.pack(len(payload), zlib.crc32(payload)))
+        self._pending.file.write(payload)
         self._rows += len(rows)
-
-
-class _AbandonedError(Exception):
-    """Tells a storage's writer to leave nothing behind."""
 
 
 def staged_rows(storage: Storage, committables: Sequence[Committable], decode: Decode) -> Iterator[list[Any]]:
@@ -118,33 +114,16 @@ def staged_rows(storage: Storage, committables: Sequence[Committable], decode: D
                 length, checksum = _HEADER.unpack(header) if len(header) == _HEADER.size else (0, 0)
                 payload = file.read(length)
                 if len(header) != _HEADER.size or not length or len(payload) != length or zlib.crc32(payload) != checksum:
-                    raise CorruptFileError(f"The staged rows {storage.uri}/{path} are damaged")
+                    raise CorruptFileError(f"the staged rows {storage.uri}/{path} are damaged")
                 block = decode(payload)
                 rows += len(block)
                 yield block
         if rows != committable["rows"]:
-            raise CorruptFileError(f"The staged rows {storage.uri}/{path} are {rows}, not {committable['rows']}")
+            raise CorruptFileError(f"the staged rows {storage.uri}/{path} are {rows}, not {committable['rows']}")
 
 
 def staged_paths(committables: Sequence[Committable]) -> list[str]:
     return [committable["path"] for committable in committables if committable["path"] is not None]
-
-
-def discard(storage: Storage, paths: list[str]) -> None:
-    """Remove staged rows that have arrived. What cannot be removed now is swept later, and is no reason to fail a commit."""
-    with suppress(StorageError):
-        storage.delete(paths)
-
-
-def sweep_staged(storage: Storage, step: StepId, sweepable: Callable[[str], bool]) -> int:
-    """Remove staged rows of old attempts; only after recovery has committed what the last manifest holds."""
-    left = [
-        listed.path
-        for listed in storage.list(f"{sink_folder(step)}/staged")
-        if (attempt := staged_attempt(listed.path)) is not None and sweepable(attempt)
-    ]
-    storage.delete(left)
-    return len(left)
 
 
 def encode_rows(rows: list[Any]) -> bytes:
