@@ -16,7 +16,7 @@ from penstock.connectors.files.writing.log_format import encode_entry, read_entr
 from penstock.connectors.protocol import CommitterContext
 from penstock.connectors.staging.rows import staged_rows
 from penstock.epochs.availability.mirror import Mirror
-from penstock.errors import CorruptFileError, PenstockError, SourceError, StorageError
+from penstock.errors import CorruptFileError, PenstockError, StorageError
 from penstock.ids import Epoch, JobId, StepId, Term
 from penstock.jobs import paths
 from penstock.jobs.lineage import Note, read_lineage
@@ -182,7 +182,7 @@ def test_a_source_reads_no_file_outside_of_the_folder(output: Output, path: str,
     output.names(path)
     env = StreamEnvironment("reader", executor="inline", parallelism=1, restart=NO_RESTART)
     rows = env.from_source(FileSource(str(output.folder), format="json"), name="in")
-    with pytest.raises(SourceError, match="names a file outside of its folder"):
+    with pytest.raises(CorruptFileError, match="names a file that no sink has written"):
         rows.execute_and_collect()
 
 

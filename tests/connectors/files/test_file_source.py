@@ -517,11 +517,13 @@ def test_a_queue_does_not_grow_behind_a_big_file(tmp_path: Path) -> None:
 def publish(folder: Path, number: int, names: list[str]) -> None:
     files = []
     for name in names:
-        path = folder / name
+        path = folder / "data" / name
+        path.parent.mkdir(exist_ok=True)
         path.write_text(f"{name}\n")
-        files.append({"path": name, "rows": 1, "bytes": path.stat().st_size})
+        files.append({"path": f"data/{name}", "rows": 1, "bytes": path.stat().st_size})
     (folder / "_log").mkdir(exist_ok=True)
-    (folder / "_log" / f"{number:020d}.json").write_text(json.dumps({"epoch": 3 * number, "files": files}))
+    entry = {"version": 1, "epoch": 3 * number, "job": "j", "sink": "out", "files": files}
+    (folder / "_log" / f"{number:020d}.json").write_text(json.dumps(entry))
 
 
 def test_a_log_is_followed(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ import msgspec
 
 from penstock.connectors.files.formats import format_of
 from penstock.connectors.files.reading.cutting import Cutter, LineCutter, LineLength, RowCutter, WholeCutter
-from penstock.connectors.files.reading.listing import GRACE_NS, Entry, Key, Kind, Listing
-from penstock.connectors.files.reading.places import place_of, vanished
+from penstock.connectors.files.reading.listing import GRACE_NS, InputFile, Key, Kind, Listing
+from penstock.connectors.files.reading.places import place_of
 from penstock.connectors.protocol import Enumerator, Limits, Planned, Position, SourceContext, Split
-from penstock.errors import NotFoundError, SourceError
+from penstock.errors import SourceError
 
 if TYPE_CHECKING:
     from penstock.connectors.files.source import FileSource
@@ -284,15 +284,9 @@ class FileEnumerator(Enumerator):
             self._assign(at, entry, target)
         return True
 
-    def _assign(self, at: FilesPosition, entry: Entry, queue: list[Queued]) -> None:
+    def _assign(self, at: FilesPosition, entry: InputFile, queue: list[Queued]) -> None:
         format_of(entry.path, self._source.format)
-        size = entry.size
-        if size < 0:
-            try:
-                size = self._place.size(entry.path)
-            except (FileNotFoundError, NotFoundError) as error:
-                raise vanished(entry.path) from error
-        queue.append(Queued(entry.path, size))
+        queue.append(Queued(entry.path, entry.size))
         at.ordinal += 1
         at.last = entry.key if at.last is None else max(at.last, entry.key)
         if at.kind == "mtime":
@@ -393,17 +387,17 @@ def _queued(at: FilesPosition) -> Iterator[tuple[int, Queued]]:
 class _Waiting:
     """The files not yet assigned, with a look ahead."""
 
-    def __init__(self, entries: Iterator[Entry]) -> None:
+    def __init__(self, entries: Iterator[InputFile]) -> None:
         self._entries = entries
-        self._ahead: list[Entry] = []
+        self._ahead: list[InputFile] = []
 
     def at_least(self, n: int) -> int:
         """How many there are, up to n."""
         self._ahead.extend(islice(self._entries, max(0, n - len(self._ahead))))
         return min(n, len(self._ahead))
 
-    def peek(self) -> Entry | None:
+    def peek(self) -> InputFile | None:
         return self._ahead[0] if self.at_least(1) else None
 
-    def take(self) -> Entry:
+    def take(self) -> InputFile:
         return self._ahead.pop(0)
