@@ -85,9 +85,11 @@ class StreamEnvironment:
 
         `previous_names`: what the source was called; it goes on from where it was.
         """
-        if not hasattr(source, "enumerator") or not hasattr(source, "reader"):
+        if isinstance(source, type) or not isinstance(source, Source):
             raise PlanError(
-                f"{source!r} is not a source", hint="for example FileSource(...), GeneratorSource(...) or CollectionSource(...)"
+                f"{source!r} is not a source",
+                hint="for example FileSource(...), GeneratorSource(...) or CollectionSource(...); "
+                "your own has all that penstock.connectors.protocol.Source has",
             )
         node = self._graph.add(
             SourceStep(source=source, watermarks=watermarks), (), name=name, label="source", previous_names=previous_names

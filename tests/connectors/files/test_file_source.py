@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import StreamEnvironment
-from penstock.connectors.files.reading import places
+from penstock.connectors.files.reading import locations
 from penstock.connectors.files.sink import FileSink
 from penstock.connectors.files.source import FileSource
 from penstock.connectors.protocol import Limits
@@ -564,7 +564,7 @@ def test_files_in_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def local(uri: str) -> LocalStorage:
         return LocalStorage(str(tmp_path) + uri.removeprefix("s3://bucket").partition("?")[0])
 
-    monkeypatch.setattr(places, "open_storage", local)
+    monkeypatch.setattr(locations, "open_storage", local)
     for name in ("in/1.txt", "in/2.txt", "in/sub/3.txt", "in/_hidden/4.txt", "in/5.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{name}\n")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from penstock.connectors.files.reading.published import PublishedFiles, read_rows
 from penstock.connectors.files.sink import FileSink
 from penstock.connectors.files.source import FileSource
-from penstock.connectors.files.writing import view as views
+from penstock.connectors.files.writing import log_view as views
 from penstock.connectors.files.writing.committer import FileCommitter
 from penstock.connectors.files.writing.log_format import LogEntry, decode_entry, encode_entry, newest_entry, view_after
 from penstock.connectors.protocol import ComparesPositions, Fences, Limits, Repairs, RollsBack, TellsPublished

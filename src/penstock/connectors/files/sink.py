@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 import pyarrow as pa
 
-from penstock.connectors.files.formats import FormatName
+from penstock.connectors.files.file_format import FormatName
 from penstock.connectors.files.writing.arrow_types import arrow_schema
 from penstock.connectors.files.writing.committer import FileCommitter
 from penstock.connectors.files.writing.writers import FileWriter
@@ -95,7 +95,7 @@ class FileSink:
     def volatile(self) -> bool:
         return False
 
-    def _function_calls(self) -> tuple[Call, ...]:
+    def function_calls(self) -> tuple[Call, ...]:
         return (call_of(self.partition_by, "partition_by", "record"),) if callable(self.partition_by) else ()
 
     def writer(self, context: WriterContext) -> FileWriter:

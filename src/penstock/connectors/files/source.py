@@ -14,8 +14,8 @@ from typing import Any, Literal, cast
 
 import pyarrow as pa
 
+from penstock.connectors.files.file_format import FORMATS, FormatName
 from penstock.connectors.files.first_look import known_columns
-from penstock.connectors.files.formats import FORMATS, FormatName
 from penstock.connectors.files.reading.enumerator import FileEnumerator
 from penstock.connectors.files.reading.readers import FileReader
 from penstock.connectors.protocol import SourceContext

@@ -82,7 +82,7 @@ class GeneratorSource:
     def reader(self) -> GeneratorReader:
         return GeneratorReader(self)
 
-    def _function_calls(self) -> tuple[Call, ...]:
+    def function_calls(self) -> tuple[Call, ...]:
         return (call_of(self.function, "function", "numbers" if self.vectorised else "n"),)
 
     def describe(self) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 from penstock.ids import Epoch, JobId, StepId
 from penstock.records import Batch
 from penstock.storage import Storage
+from penstock.storage.protocol import segment
 
 Committable = Any
 """JSON-able (bytes are allowed for volatile sinks only)."""
@@ -33,6 +34,11 @@ class WriterContext:
     storage: Storage | None = None
     """The job's storage, for sinks that stage their output there."""
 
+    @property
+    def folder(self) -> str:
+        """Where in the storage this sink may keep what it needs."""
+        return f"sinks/{segment(self.step)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitterContext:
@@ -43,6 +49,11 @@ class CommitterContext:
     storage: Storage
     job_name: str = ""
     sweepable: Callable[[str], bool] = lambda attempt: False
+
+    @property
+    def folder(self) -> str:
+        """Where in the storage this sink may keep what it needs: its writers have the same."""
+        return f"sinks/{segment(self.step)}"
 
 
 class SinkWriter(Protocol):

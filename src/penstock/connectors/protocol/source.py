@@ -21,6 +21,7 @@ from penstock.ids import Epoch, JobId, StepId
 from penstock.plan.schema import Schema
 from penstock.records import DICT_ROW, Batch, RowType
 from penstock.storage import Storage
+from penstock.storage.protocol import segment
 
 Position = Any
 """JSON-able; None before the first epoch."""
@@ -118,6 +119,11 @@ class SourceContext:
     """A folder on this host that the job may use, if it was given one."""
     spark: Callable[[], Any] | None = None
     """Gives the `SparkSession` of a job that runs on Spark."""
+
+    @property
+    def folder(self) -> str:
+        """Where in the storage this source may keep what it needs."""
+        return f"feeds/{segment(self.step)}"
 
 
 @runtime_checkable

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
@@ -15,7 +14,6 @@ from penstock.connectors.formats.lines import BadRecords
 from penstock.connectors.formats.parquet_rows import ParquetRows
 from penstock.connectors.protocol import Reader, Split
 from penstock.errors import NotFoundError, SourceError
-from penstock.ids import StepId
 from penstock.plan.shapes import shape_of
 from penstock.records import Batch
 from penstock.storage import Storage, open_storage
@@ -33,11 +31,6 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     path: str
     rows: int
     bytes: int
-
-
-def feed_folder(step: StepId) -> str:
-    """Where a step keeps what Spark read for it."""
-    return f"feeds/{quote(step, safe='').replace('.', '%2E')}"
 
 
 def write(frame: DataFrame, storage: Storage, folder: str) -> list[Piece]:
@@ -113,6 +106,11 @@ class FeedReader(Reader):
         if storage is None:
             storage = self._storages[uri] = open_storage(uri)
         return storage
+
+
+def first_lines(error: object, most: int = 20) -> str:
+    """What people can use of an error of Spark's."""
+    return "\n".join(str(error).splitlines()[:most])
 
 
 def feed_split(partition: str, storage: Storage, pieces: list[tuple[Piece, int, int]]) -> Split:

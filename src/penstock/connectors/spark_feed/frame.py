@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.connectors.protocol import Enumerator, Limits, Planned, Position, SourceContext, Split
 from penstock.connectors.spark_feed import frames
-from penstock.connectors.spark_feed.batches import Piece, feed_folder, feed_split, write
+from penstock.connectors.spark_feed.batches import Piece, feed_split, first_lines, write
 from penstock.errors import AlreadyExistsError, NotFoundError, PenstockError, SourceError
 from penstock.storage.documents import MANIFEST_BYTES, decode_json, read_small
 
@@ -32,7 +32,7 @@ class FrameEnumerator(Enumerator):
     def __init__(self, source: DataFrameSource, context: SourceContext) -> None:
         self._source = source
         self._context = context
-        self._folder = f"{feed_folder(context.step)}/frame"
+        self._folder = f"{context.folder}/frame"
         self._unordered = context.ordering == "none"
         self._pieces: list[Piece] | None = None
 
@@ -104,8 +104,7 @@ class FrameEnumerator(Enumerator):
         except PenstockError:
             raise
         except Exception as error:
-            lines = "\n".join(str(error).splitlines()[:20])
-            raise SourceError("the DataFrame cannot be computed", detail=lines) from error
+            raise SourceError("the DataFrame cannot be computed", detail=first_lines(error)) from error
         try:
             storage.create(f"{self._folder}/index.json", msgspec.json.encode(pieces))
         except AlreadyExistsError:

@@ -18,7 +18,6 @@ import numpy as np
 
 from penstock.connectors.protocol import Committable, WriterContext
 from penstock.errors import CorruptFileError, SinkError
-from penstock.ids import Epoch, StepId
 from penstock.records import Batch
 from penstock.storage import Storage
 from penstock.storage.pending import PendingObject
@@ -32,12 +31,8 @@ Encode = Callable[[list[Any]], bytes]
 Decode = Callable[[bytes], list[Any]]
 
 
-def sink_folder(step: StepId) -> str:
-    return f"sinks/{quote(step, safe='').replace('.', '%2E')}"
-
-
-def staged_path(step: StepId, epoch: Epoch, partition: int, attempt: str) -> str:
-    return f"{sink_folder(step)}/staged/{epoch:020d}/{partition:05d}-{quote(attempt, safe='')}.rows"
+def staged_path(context: WriterContext) -> str:
+    return f"{context.folder}/staged/{context.epoch:020d}/{context.partition:05d}-{quote(context.attempt, safe='')}.rows"
 
 
 def staged_attempt(path: str) -> str | None:
@@ -54,7 +49,7 @@ class StagedWriter:
             raise SinkError(f"the sink {context.step} has no storage to stage its rows in", hint=hint)
         self._storage = context.storage
         self._step = context.step
-        self._path = staged_path(context.step, context.epoch, context.partition, context.attempt)
+        self._path = staged_path(context)
         self._encode = encode
         self._pending: PendingObject | None = None
         self._few: list[Any] = []

@@ -17,7 +17,6 @@ from penstock.connectors.staging.rows import (
     StagedWriter,
     decode_rows,
     encode_rows,
-    sink_folder,
     staged_attempt,
     staged_paths,
     staged_rows,
@@ -77,7 +76,7 @@ class StagedCommitter(Committer, Generic[S]):
         self._storage.delete(staged_paths(committables))
 
     def sweep(self) -> int:
-        left = leftovers(self._storage, f"{sink_folder(self._context.step)}/staged", staged_attempt, self._context)
+        left = leftovers(self._storage, f"{self._context.folder}/staged", staged_attempt, self._context)
         self._storage.delete(left)
         return len(left)
 

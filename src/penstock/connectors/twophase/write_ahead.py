@@ -16,7 +16,6 @@ from typing import Any
 
 from penstock.connectors.protocol import Committable, CommitterContext, OutputSince
 from penstock.connectors.staging import StagedCommitter, StagedSink
-from penstock.connectors.staging.rows import sink_folder
 from penstock.connectors.twophase.identity import PublishId
 from penstock.errors import AlreadyExistsError
 from penstock.ids import Epoch
@@ -42,7 +41,7 @@ class WriteAheadSink(StagedSink):
 class WriteAheadCommitter(StagedCommitter[WriteAheadSink]):
     def __init__(self, sink: WriteAheadSink, context: CommitterContext) -> None:
         super().__init__(sink, context)
-        self._folder = f"{sink_folder(context.step)}/published"
+        self._folder = f"{context.folder}/published"
 
     def deliver(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
         published = self._published()

@@ -69,7 +69,7 @@ class KeyedProcess(Definition):
 
     def calls(self) -> tuple[Call, ...]:
         if isinstance(self.body, Rolling):
-            return *self.body._function_calls(), *state_calls(self.body)
+            return *self.body.function_calls(), *state_calls(self.body)
         return (
             method_call(self.body, "process", "value", "ctx", several=True),
             method_call(self.body, "on_timer", "timestamp", "ctx", optional=True, several=True),

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.connectors.files.formats import format_of
+from penstock.connectors.files.file_format import format_of
 from penstock.connectors.files.reading.cutting import Cutter, LineCutter, LineLength, RowCutter, WholeCutter
-from penstock.connectors.files.reading.listing import GRACE_NS, InputFile, Key, Kind, Listing
-from penstock.connectors.files.reading.places import place_of
+from penstock.connectors.files.reading.listing import GRACE_NS, InputFile, Key, KeyKind, Listing
+from penstock.connectors.files.reading.locations import location_of
 from penstock.connectors.protocol import Enumerator, Limits, Planned, Position, SourceContext, Split
 from penstock.errors import SourceError
 
@@ -49,7 +49,7 @@ class Queued(msgspec.Struct, array_like=True):
 
 
 class FilesPosition(msgspec.Struct):
-    kind: Kind
+    kind: KeyKind
     queues: list[list[Queued]]
     ordinal: int = 0
     last: Key | None = None
@@ -82,11 +82,11 @@ class FileEnumerator(Enumerator):
         self._unordered = context.ordering == "none"
         self._in_order = context.ordering == "time"
         self._lanes = source.lanes or (1 if self._unordered else max(1, context.parallelism))
-        self._place = place_of(source.path)
-        self._listing = Listing(self._place, source.path, source.watch_ms)
+        self._location = location_of(source.path)
+        self._listing = Listing(self._location, source.path, source.watch_ms)
         self._lines = LineLength()
-        self._by_line: Cutter = LineCutter(self._place, self._lines)
-        self._by_row: Cutter = RowCutter(self._place)
+        self._by_line: Cutter = LineCutter(self._location, self._lines)
+        self._by_row: Cutter = RowCutter(self._location)
         self._whole: Cutter = WholeCutter(self._lines)
 
     def plan(self, position: Position, limits: Limits, now_ms: int) -> Planned:

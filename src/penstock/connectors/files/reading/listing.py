@@ -20,10 +20,10 @@ from typing import Literal
 
 import msgspec
 
-from penstock.connectors.files.reading.places import Place
+from penstock.connectors.files.reading.locations import Location
 from penstock.connectors.files.writing.log_format import LogEntry, decode_entry, view_after
+from penstock.connectors.files.writing.log_view import Runs, beyond, holds, numbers, shared, up_to
 from penstock.connectors.files.writing.names import LOG, entry_path, entry_sequence
-from penstock.connectors.files.writing.view import Runs, beyond, holds, numbers, shared, up_to
 from penstock.errors import NotFoundError, SourceError
 
 log = logging.getLogger("penstock.files")
@@ -34,7 +34,7 @@ _AFTER_ALL = "~"
 """In a key: after all files of the entry."""
 
 Key = tuple[int, str]
-Kind = Literal["path", "mtime", "log"]
+KeyKind = Literal["path", "mtime", "log"]
 
 
 class InputFile(msgspec.Struct, frozen=True):
@@ -61,8 +61,8 @@ class TakenBack(msgspec.Struct, frozen=True):
 class Listing:
     """What was there when it was last looked at."""
 
-    def __init__(self, place: Place, shown: str, watch_ms: int | None) -> None:
-        self._place = place
+    def __init__(self, location: Location, shown: str, watch_ms: int | None) -> None:
+        self._location = location
         self._shown = shown
         self._watch_ms = watch_ms
         self._listed_ms: int | None = None
@@ -74,19 +74,19 @@ class Listing:
         self._unread: list[int] = []
         self._log_to: int | None = None
         self._dropped: Key | None = None
-        self.kind: Kind = "path" if watch_ms is None else "mtime"
+        self.kind: KeyKind = "path" if watch_ms is None else "mtime"
 
     @property
     def next_look_ms(self) -> int | None:
         """When a watched folder is to be looked at again."""
         return None if self._watch_ms is None or self._listed_ms is None else self._listed_ms + self._watch_ms
 
-    def look(self, now_ms: int, kind: Kind | None, last: Key | None) -> None:
+    def look(self, now_ms: int, kind: KeyKind | None, last: Key | None) -> None:
         """List again if it is time. `kind` and `last` are the position's."""
         due = self._listed_ms is None or (self._watch_ms is not None and now_ms >= self._listed_ms + self._watch_ms)
         if not due:
             return
-        names = self._place.log() if kind in (None, "log") else None
+        names = self._location.log() if kind in (None, "log") else None
         if names is not None or kind == "log":
             self.kind = "log"
             self._look_at_log(names or [], last)
@@ -120,7 +120,7 @@ class Listing:
         return 0 if last is None else bisect_right(self._entries, last, key=lambda e: e.key)
 
     def _look_at_files(self, last: Key | None) -> None:
-        found = self._place.find()
+        found = self._location.find()
         if found is None:
             if self._watch_ms is None:
                 raise SourceError(
@@ -163,7 +163,7 @@ class Listing:
             to=self._read_entry(common).epoch if common else 0,
             read=entry.epoch,
             last=(common, _AFTER_ALL) if common else None,
-            paths=frozenset(self._place.join(file.path) for number in gone for file in self._read_entry(number).files),
+            paths=frozenset(self._location.join(file.path) for number in gone for file in self._read_entry(number).files),
         )
 
     def _look_at_log(self, names: list[str], last: Key | None) -> None:
@@ -199,12 +199,12 @@ class Listing:
 
     def _log_entry(self, number: int) -> Iterator[InputFile]:
         for i, file in enumerate(self._read_entry(number).files):
-            yield InputFile((number, f"{i:08d}"), self._place.join(file.path), file.bytes)
+            yield InputFile((number, f"{i:08d}"), self._location.join(file.path), file.bytes)
 
     def _read_entry(self, number: int) -> LogEntry:
-        path = self._place.join(entry_path(number))
+        path = self._location.join(entry_path(number))
         try:
-            return decode_entry(self._place.read(path), path, number)
+            return decode_entry(self._location.read(path), path, number)
         except (FileNotFoundError, NotFoundError) as error:
             raise SourceError(f"the log entry {path} cannot be read", detail=str(error)) from error
 

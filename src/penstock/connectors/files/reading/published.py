@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from penstock.connectors.files.formats import FileFormat, FormatName, format_of
+from penstock.connectors.files.file_format import FileFormat, FormatName, format_of
 from penstock.connectors.files.writing.log_format import PublishedFile, read_file, shown_entries
 from penstock.errors import StateError
 from penstock.records import DICT_ROW
@@ -22,8 +22,8 @@ from penstock.storage import Storage, open_storage
 class PublishedFiles:
     """The published files of a folder, oldest epoch first; without what was taken back, and what is held back by a repair."""
 
-    def __init__(self, place: str | os.PathLike[str] | Storage, format: FormatName | None = None) -> None:
-        self._storage = open_storage(place) if isinstance(place, str | os.PathLike) else place
+    def __init__(self, location: str | os.PathLike[str] | Storage, format: FormatName | None = None) -> None:
+        self._storage = open_storage(location) if isinstance(location, str | os.PathLike) else location
         self._format = format
 
     def files(self) -> Iterator[PublishedFile]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.connectors.files.formats import FORMATS, FormatName
+from penstock.connectors.files.file_format import FORMATS, FormatName
 from penstock.connectors.files.reading.published import PublishedFiles, tables
 from penstock.connectors.files.writing.log_format import shown_entries
 from penstock.connectors.files.writing.names import LOG, OWNER, entry_sequence
@@ -55,8 +55,8 @@ class Output:
         files = [file.path for file in self._published.files()]
         if isinstance(self._storage, LocalStorage):
             return [os.path.join(self._storage.root, path) for path in files]
-        place = self._storage.uri.partition("?")[0]
-        return [f"{place}/{path}" for path in files]
+        location = self._storage.uri.partition("?")[0]
+        return [f"{location}/{path}" for path in files]
 
     def to_arrow(self) -> pa.Table:
         """All rows as one table: a column that some files do not have is null there. Text is a column `value`."""

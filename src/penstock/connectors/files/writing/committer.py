@@ -13,9 +13,9 @@ import msgspec
 
 from penstock.connectors.files.writing import tidy
 from penstock.connectors.files.writing.log_format import PublishedFile, read_entries, read_entry
+from penstock.connectors.files.writing.log_view import Runs, beyond, holds, numbers, shared
 from penstock.connectors.files.writing.log_writer import PublishedLog
 from penstock.connectors.files.writing.names import DATA, check_data_path, part_attempt
-from penstock.connectors.files.writing.view import Runs, beyond, holds, numbers, shared
 from penstock.connectors.protocol import Committable, Committer, CommitterContext, OutputSince
 from penstock.connectors.staging import leftovers
 from penstock.ids import Epoch, Milliseconds

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.connectors.files.writing.arrow_types import output_fields
-from penstock.connectors.files.writing.kinds import Kind, kind_of
+from penstock.connectors.files.writing.record_kinds import RecordKind, kind_of
 from penstock.errors import SinkError
 from penstock.ids import StepId
 from penstock.records import DICT_ROW, Batch, Columns
@@ -57,7 +57,7 @@ class JsonLines:
     def _objects(self, cls: type, rows: list[Any]) -> Sequence[Any]:
         """Rows of one class as something that msgspec writes as JSON objects."""
         kind = kind_of(cls)
-        if kind is Kind.SEQUENCE:
+        if kind is RecordKind.SEQUENCE:
             names = self._columns or getattr(cls, "_fields", None) or tuple(f"f{i}" for i in range(len(rows[0])))
             try:
                 return _rows_of(names)(rows)
@@ -65,9 +65,9 @@ class JsonLines:
                 if self._columns is not None:
                     raise
                 return [{f"f{i}": value for i, value in enumerate(row)} for row in rows]
-        if kind is Kind.SCALAR:
+        if kind is RecordKind.SCALAR:
             return [{(self._columns or ("value",))[0]: row} for row in rows]
-        if kind is Kind.OBJECT and _array_like(cls):
+        if kind is RecordKind.OBJECT and _array_like(cls):
             names = output_fields(cls)
             return _rows_of(names)([attrgetter(*names)(row) if len(names) > 1 else (getattr(row, names[0]),) for row in rows])
         return rows

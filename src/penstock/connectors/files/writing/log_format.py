@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
+from penstock.connectors.files.writing.log_view import Runs, View, everything, numbers
 from penstock.connectors.files.writing.names import LOG, check_data_path, entry_path, entry_sequence
-from penstock.connectors.files.writing.view import Runs, View, everything, numbers
 from penstock.errors import CorruptFileError, NotFoundError
 from penstock.storage import Storage
 from penstock.storage.documents import MANIFEST_BYTES, UNREADABLE, read_small
@@ -23,7 +23,7 @@ from penstock.storage.sealed import body_of, seal
 VERSION = 2
 OWNER_VERSION = 1
 
-Kind = Literal["publish", "back", "repair", "switch"]
+EntryKind = Literal["publish", "back", "repair", "switch"]
 
 
 class PublishedFile(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class LogEntry(msgspec.Struct, frozen=True):
     job: str
     sink: str
     files: tuple[PublishedFile, ...] = ()
-    kind: Kind = "publish"
+    kind: EntryKind = "publish"
     to: int | None = None
     created_ms: int = 0
     shown: Runs | None = None

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.connectors.files.writing import view as views
+from penstock.connectors.files.writing import log_view as views
 from penstock.connectors.files.writing.log_format import (
     OWNER_VERSION,
     VERSION,
@@ -31,8 +31,8 @@ from penstock.connectors.files.writing.log_format import (
     read_entry,
     view_after,
 )
+from penstock.connectors.files.writing.log_view import View
 from penstock.connectors.files.writing.names import OWNER, entry_path
-from penstock.connectors.files.writing.view import View
 from penstock.errors import CorruptFileError, NotFoundError, SinkError, StorageError
 from penstock.ids import Epoch, JobId, StepId
 from penstock.storage import Storage

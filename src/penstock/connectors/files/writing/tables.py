@@ -23,7 +23,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.connectors.files.writing.arrow_types import output_fields
-from penstock.connectors.files.writing.kinds import Kind, kind_of, stand_in
+from penstock.connectors.files.writing.record_kinds import RecordKind, kind_of, stand_in
 from penstock.errors import SinkError
 from penstock.ids import StepId
 from penstock.records import Batch, Columns
@@ -94,9 +94,9 @@ class ColumnMaker:
         kind = kind_of(cls) if cls is not None else None
         names: Sequence[str] | None = self._schema.names if self._schema is not None else self._columns
         try:
-            if kind is Kind.MAPPING:
+            if kind is RecordKind.MAPPING:
                 return self._mappings(rows, names)
-            if kind is Kind.SEQUENCE:
+            if kind is RecordKind.SEQUENCE:
                 names = names or getattr(cls, "_fields", None) or [f"f{i}" for i in range(len(rows[0]))]
                 try:
                     columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
@@ -106,11 +106,11 @@ class ColumnMaker:
                     width = next(width for width in map(len, rows) if width != len(names))
                     raise ValueError(f"a record has {width} fields, but there are {len(names)} columns: {', '.join(names)}")
                 return names, columns
-            if kind is Kind.OBJECT:
+            if kind is RecordKind.OBJECT:
                 assert cls is not None
                 names = names or output_fields(cls)
                 return names, [list(map(attrgetter(name), rows)) for name in names]
-            if kind is Kind.SCALAR:
+            if kind is RecordKind.SCALAR:
                 names = names or ["value"]
                 if len(names) != 1:
                     raise ValueError(f"a record is a single value, but there are {len(names)} columns: {', '.join(names)}")
