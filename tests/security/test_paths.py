@@ -191,7 +191,7 @@ def test_a_manifest_has_nothing_outside_of_the_sinks_folder_published_or_removed
     before = everything(output.folder.parent)
     given = [{"files": [{"path": path, "rows": 1, "bytes": 1}], "folder": str(output.folder)}]
     for action in (output.committer().commit, output.committer().abort, output.committer().confirm):
-        with pytest.raises(CorruptFileError, match="A manifest names a file that no sink has written"):
+        with pytest.raises(CorruptFileError, match="a manifest names a file that no sink has written"):
             action(Epoch(99), given)
     assert everything(output.folder.parent) == before
 

@@ -42,10 +42,10 @@ class ScriptedSource:
             object.__setattr__(self, "partitions", (as_items(self.script),))
         object.__setattr__(self, "script", None)
         if self.cut is not None and self.cut < 1:
-            raise ConfigError(f"cut={self.cut} makes no sense", hint="give the number of records of an epoch, 1 or more")
+            raise ConfigError(f"cut={self.cut} is not valid", hint="give the number of records of an epoch, 1 or more")
         for items in self.partitions:
             if any(isinstance(item, End) for item in items[:-1]):
-                raise ConfigError("a script goes on after End()", hint="End() is the last item")
+                raise ConfigError("a script has items after End()", hint="End() is the last item")
         if any(isinstance(item, Crash) for items in self.partitions for item in items):
             atexit.register(shutil.rmtree, self._crash_folder, ignore_errors=True)
 

@@ -387,7 +387,7 @@ def test_no_such_files(tmp_path: Path) -> None:
         read(FileSource(f"{tmp_path}/*.json"))
     assert read(FileSource(str(tmp_path))) == []
     (tmp_path / "what").write_text("?")
-    with pytest.raises(SourceError, match=r"format of .*what cannot be told"):
+    with pytest.raises(SourceError, match=r"format of .*what is not clear from its name"):
         read(FileSource(str(tmp_path)))
 
 

@@ -1,6 +1,6 @@
 """A sink whose records are found on the driver, in a list.
 
-The definition travels to the workers, so it holds only an id; the list is kept in this process, under that id.
+The definition is sent to the workers, so it holds only an id; the list is kept in this process, under that id.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class CollectSink(VolatileSink):
 
     def __post_init__(self) -> None:
         if not self.id:
-            raise ConfigError("A CollectSink needs an id", hint="leave id= out to get a fresh one")
+            raise ConfigError("a CollectSink needs an id", hint="leave id= out to get a fresh one")
 
     @property
     def collected(self) -> Collected:

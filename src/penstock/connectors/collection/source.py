@@ -52,7 +52,7 @@ class CollectionSource:
         object.__setattr__(self, "values", values)
         partitions: Any = self.partitions
         if not isinstance(partitions, int) or partitions < 1:
-            raise ConfigError(f"partitions={partitions!r} makes no sense", hint="give a whole number, 1 or more")
+            raise ConfigError(f"partitions={partitions!r} is not valid", hint="give a whole number, 1 or more")
         if self.timestamps is None:
             return
         times = tuple(self.timestamps)

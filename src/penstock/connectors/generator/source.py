@@ -34,10 +34,10 @@ class GeneratorPosition(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class GeneratorSource:
-    """`function(n)` for n = 0, 1, 2, …: without `count` for ever, with `rate` that many a second in total.
+    """`function(n)` for n = 0, 1, 2, …: forever without `count`, at `rate` per second in total.
 
-    `function` must depend on n only, so that an epoch can be read again. `vectorised=True` hands it an int64 array of numbers
-    at a time; it returns a list, a RecordBatch or a Table with a row for each (`schema` says what a row is as a record).
+    `function` must depend on n only, so that an epoch can be read again. `vectorised=True` hands it an int64 array of
+    numbers; it returns a list, a RecordBatch or a Table with a row for each (`schema` says what a row is as a record).
     `partitions` defaults to the parallelism the job is first run with.
     """
 
@@ -56,10 +56,10 @@ class GeneratorSource:
         for name, least in (("count", 0), ("partitions", 1), ("batch_size", 1)):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < least):
-                raise ConfigError(f"{name}={value!r} makes no sense", hint=f"give a whole number, {least} or more")
+                raise ConfigError(f"{name}={value!r} is not valid", hint=f"give a whole number, {least} or more")
         if self.rate is not None and not (self.rate > 0 and math.isfinite(self.rate)):
-            hint = "give events a second, or leave it out for as fast as admitted"
-            raise ConfigError(f"rate={self.rate!r} makes no sense", hint=hint)
+            hint = "give events per second, or leave it out to go as fast as epochs take them"
+            raise ConfigError(f"rate={self.rate!r} is not valid", hint=hint)
         if self.schema is not None:
             field_names(self.schema)
 
@@ -127,7 +127,7 @@ class GeneratorEnumerator(Enumerator):
         )
 
     def _splits(self, partition: int, first: int, stop: int, step: int) -> list[Split]:
-        """One, or in order of event time several: what lies beyond the epoch's bound is not made in vain."""
+        """One split, or several if it is read in order of event time: the function is not called for what the epoch leaves."""
         pieces = _PIECES if self._in_order else 1
         stride = max(1, -(-(stop - first) // (step * pieces))) * step
         return [
@@ -211,7 +211,7 @@ class GeneratorReader(Reader):
         given = sum(len(batch) for batch in batches)
         if given != asked:
             raise UserCodeError(
-                f"the generator's function made {given} events of {asked} numbers",
+                f"the generator's function returned {given} events for {asked} numbers",
                 detail=f"{function_location(self._source.function)}, {span}",
                 hint="with vectorised=True it must return one row for each number",
             )

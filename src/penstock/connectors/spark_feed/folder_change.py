@@ -78,7 +78,7 @@ def old_folder(read: list[str]) -> str:
 def folder_changed(step: StepId, old: str, now: str) -> ConfigError:
     return ConfigError(
         f"the source {step!r} reads {now}, and has read {old} until now",
-        detail="Spark's checkpoint of the query knows the files of the old folder only",
+        detail="Spark's checkpoint of the query knows only the files of the old folder",
         hint="give the source its old path; or give the step another name, which reads all files of the new folder",
     )
 
@@ -89,5 +89,5 @@ def folder_missing(step: StepId, folder: str, checkpoint: str) -> ConfigError:
     before = f"; it has read {old_folder(read)} until now" if read else ""
     return ConfigError(
         f"the source {step!r} reads {folder}, which does not exist{before}",
-        hint="make the folder, or give the source " + ("its old path" if read else "the path that is meant"),
+        hint="make the folder, or give the source " + ("its old path" if read else "the right path"),
     )

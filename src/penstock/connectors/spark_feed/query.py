@@ -69,7 +69,7 @@ class RunningQuery:
         """Does Spark wait for data? Not while a batch is on its way, nor before the query has looked for the first time."""
         try:
             return str(self._query.status["message"]) == _WAITS
-        except Exception:  # what is wrong with the query is told when it is asked for a batch
+        except Exception:  # `offered` says what is wrong with the query
             return False
 
     def committed(self, number: int) -> None:

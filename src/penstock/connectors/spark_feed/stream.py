@@ -137,7 +137,7 @@ class StreamEnumerator:
             return os.path.join(context.storage.root, context.folder, "checkpoint")
         if context.local_dir is None:
             raise ConfigError(
-                "the checkpoint of the streaming query has no folder",
+                "there is no folder for the checkpoint of the streaming query",
                 hint="give the source a checkpoint= that Spark can write to, such as s3a://bucket/folder",
             )
         return os.path.join(context.local_dir, context.job, context.folder, "checkpoint")

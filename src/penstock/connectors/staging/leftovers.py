@@ -1,4 +1,4 @@
-"""What attempts that failed have left staged: told by the attempt in its name."""
+"""What failed attempts have left staged, recognised by the attempt in its name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rows on their way: encoded by the workers into the job's storage, read back by the driver when the epoch is durable.
 
 A staged file is a run of blocks, each `length (4, big-endian) · CRC-32 (4) · payload`, so that neither side holds more than a
-block in memory. Its name carries the attempt, so that leftovers can be told from what a manifest names.
+block in memory. Its name carries the attempt, so that leftovers are recognised.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from penstock.connectors.protocol import Committable, WriterContext
 from penstock.errors import CorruptFileError, SinkError
@@ -134,12 +135,15 @@ def decode_rows(data: bytes, row: Any = Any) -> list[Any]:
     return rows
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """For msgspec: numpy's and Arrow's scalars as Python's."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
         return value.tolist()
+    if isinstance(value, pa.Scalar):
+        return value.as_py()
     raise NotImplementedError(f"objects of type {type(value).__name__} are not supported")
 
 
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=plain)

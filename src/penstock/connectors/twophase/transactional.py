@@ -1,11 +1,11 @@
 """Exactly once into a target that has transactions.
 
 The law: the rows of an epoch and the record (job, sink) → epoch are written in one transaction, and only when the record is still
-below the epoch. So a commit that is repeated, by this driver or by one that took over or woke up late, changes nothing.
+below the epoch. So a repeated commit, by this driver or by one that took over or woke up late, changes nothing.
 
 What is committed cannot be taken back. When a job goes back to an earlier epoch, its next epochs have higher numbers than any
-before, so that what is computed again is written again; and the number from which it goes on is recorded at once, so that a
-driver of the line that was given up changes nothing either.
+before, so that what is computed again is written again. The number from which it resumes is recorded at once, so that a driver of
+the line that was given up changes nothing either.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Once, in effect, into a target that has no transactions.
+"""Effectively once into a target that has no transactions.
 
 The staged rows are a write-ahead log: `publish` is called after the epoch is durable, and called again with the same id and the
-same rows if it is not known to have ended well. A marker in the job's storage tells that it has, so that a driver that wakes up
-late does not put old values over new ones.
+same rows unless it is known to have succeeded. A marker in the job's storage says that it has, so that a driver that wakes up
+late does not overwrite new values with old ones.
 """
 
 from __future__ import annotations

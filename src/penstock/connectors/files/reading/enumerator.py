@@ -215,14 +215,14 @@ class FileEnumerator(Enumerator):
         return position is not None and covers(msgspec.convert(position, FilesPosition), there)
 
     def _without_taken_back(self, at: FilesPosition) -> None:
-        """What was read cannot be unread: if it was taken back, stop; or, if told to, go on with what replaces it."""
+        """If what was read has been taken back: stop, or with `on_taken_back="continue"` read what replaces it as well."""
         taken = self._listing.taken_back(at.last)
         if taken is None:
             return
         if self._source.on_taken_back == "fail":
             raise SourceError(
                 f"{self._source.path} has taken back what was published after epoch {taken.to}",
-                detail=f"this source has read it up to epoch {taken.read}, and cannot unread it",
+                detail=f"this source has read it up to epoch {taken.read}",
                 hint="start this job from an epoch in which it had not read that yet; "
                 'or set on_taken_back="continue" to read what replaces it as well',
             )

@@ -57,7 +57,7 @@ def location_of(path: str) -> Location:
 
 
 def hidden(names: Iterable[str]) -> bool:
-    """Is a file under these folder names, or of this name, none of our business?"""
+    """Is a file of this name, or under these folder names, to be ignored?"""
     return any(name.startswith((".", "_")) or name.endswith(".tmp") for name in names)
 
 
@@ -235,6 +235,6 @@ def checked_size(location: Location, path: str, size: int, *, exactly: bool = Fa
 def vanished(path: str) -> SourceError:
     return SourceError(
         f"{path} has vanished since it was listed",
-        hint="files must stay until the job has read them; put it back, and the job goes on where it was",
+        hint="files must stay until the job has read them; put it back, and the job resumes where it was",
         nature="transient",
     )

@@ -163,7 +163,7 @@ class FileCommitter(Committer):
 def _files(committables: Sequence[Committable]) -> list[PublishedFile]:
     files = [msgspec.convert(file, PublishedFile) for committable in committables for file in committable["files"]]
     for file in files:
-        check_data_path(file.path, "A manifest")
+        check_data_path(file.path, "a manifest")
     return files
 
 

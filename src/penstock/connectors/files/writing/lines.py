@@ -13,11 +13,11 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from penstock.connectors.files.writing.arrow_types import output_fields
 from penstock.connectors.files.writing.record_kinds import RecordKind, kind_of
+from penstock.connectors.staging.rows import plain
 from penstock.errors import SinkError
 from penstock.ids import StepId
 from penstock.records import DICT_ROW, Batch, Columns
@@ -132,21 +132,10 @@ def _array_like(cls: type) -> bool:
     return issubclass(cls, msgspec.Struct) and cls.__struct_config__.array_like
 
 
-def plain(value: object) -> object:
-    """For msgspec: numpy's and Arrow's scalars as Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, pa.Scalar):
-        return value.as_py()
-    raise NotImplementedError(f"objects of type {type(value).__name__} are not supported")
-
-
 def _refused(step: StepId, what: str, row: object, error: Exception) -> SinkError:
     text = repr(row)
     return SinkError(
-        f"The sink {step} cannot write a record as {what}",
+        f"the sink {step} cannot write a record as {what}",
         detail=f"record: {text if len(text) <= 200 else text[:200] + '…'} ({type(row).__name__})\n{error}",
         hint="map it to built-in types, a dataclass or a msgspec Struct first",
     )

@@ -77,10 +77,6 @@ class LineFiles:
         self._file: PartFile | None = None
         self.finished: list[FileEntry] = []
 
-    @property
-    def open(self) -> bool:
-        return self._file is not None
-
     def write(self, batch: Batch, budget: int) -> None:
         room = self._max if self._max is None or self._file is None else self._max - self._file.rows
         for rows in chunks(self._maker.rows(batch), room, self._max):
@@ -124,10 +120,6 @@ class TableFiles:
         self._file: PartFile | None = None
         self._writer: Any = None
         self.finished: list[FileEntry] = []
-
-    @property
-    def open(self) -> bool:
-        return self._file is not None or self._held_rows > 0 or len(self._few) > 0
 
     def write(self, batch: Batch, budget: int) -> None:
         if isinstance(batch, Records) and len(batch) < _SMALL_ROWS:

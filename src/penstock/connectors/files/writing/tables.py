@@ -117,12 +117,12 @@ class ColumnMaker:
                 return names, [rows]
         except (ValueError, AttributeError) as error:
             raise SinkError(
-                f"The records do not fit the columns of the sink {self._step}",
+                f"the records do not fit the columns of the sink {self._step}",
                 detail=str(error),
                 hint="make all records of one shape, or send them to sinks of their own",
             ) from error
         raise SinkError(
-            f"The sink {self._step} cannot put records of different shapes into one table",
+            f"the sink {self._step} cannot put records of different shapes into one table",
             detail="seen: " + ", ".join(sorted(cls.__name__ for cls in set(map(type, rows)))),
             hint="map them to one type, or use format='json'",
         )
@@ -174,7 +174,7 @@ class ColumnMaker:
     def _misfit(self, name: str, type_: pa.DataType | None, value: str, error: Exception) -> SinkError:
         expected = "a type that Arrow knows" if type_ is None else str(type_)
         return SinkError(
-            f"A value does not fit the column {name} of the sink {self._step}",
+            f"a value does not fit the column {name} of the sink {self._step}",
             detail=f"expected: {expected}\nfound: {value}\n{error}",
             hint="change the schema, or map the records" if self._given else "give the sink schema= with a type for all values",
         )
@@ -183,7 +183,7 @@ class ColumnMaker:
         assert self._schema is not None or self._columns is not None
         names = self._schema.names if self._schema is not None else self._columns
         return SinkError(
-            f"The field {name} is no column of the sink {self._step}",
+            f"the field {name} is not a column of the sink {self._step}",
             detail=f"columns, as in the first records: {', '.join(map(str, names or ()))}",
             hint="give the sink schema= with all columns there can be",
         )

@@ -145,7 +145,7 @@ class FileWriter:
 
     def _unplaced(self, value: object, why: str) -> PenstockError:
         return SinkError(
-            f"The sink {self._context.step} cannot tell which folder a record belongs to",
+            f"the sink {self._context.step} cannot tell which folder a record belongs to",
             detail=f"{why}\nrecord: {str(value)[:200]}",
             hint="partition_by= is a column name that all records have, or a function from a record to a string",
         )
