@@ -160,7 +160,7 @@ class Call:
 class CallsFunctions(Protocol):
     """A source, a sink or a function of ours that calls functions of a person's."""
 
-    def _function_calls(self) -> tuple[Call, ...]:
+    def function_calls(self) -> tuple[Call, ...]:
         """How it calls them."""
         ...
 

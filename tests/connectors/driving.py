@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from penstock.connectors.protocol import Limits, Planned, Source, SourceContext
+from penstock.connectors.protocol import Limits, Ordering, Planned, Source, SourceContext
 from penstock.ids import Epoch, JobId, StepId
 from penstock.plan import job_pickle
 from penstock.storage import LocalStorage
@@ -16,9 +16,9 @@ from penstock.storage import LocalStorage
 PLENTY = Limits(records=1 << 40, bytes=1 << 40, readers=2)
 
 
-def context(folder: Path | str, parallelism: int = 2, **extras: Any) -> SourceContext:
+def context(folder: Path | str, parallelism: int = 2, ordering: Ordering = "partition", **more: Any) -> SourceContext:
     storage = LocalStorage(str(folder))
-    return SourceContext(job=JobId("job"), step=StepId("in"), storage=storage, parallelism=parallelism, extras=extras)
+    return SourceContext(job=JobId("job"), step=StepId("in"), storage=storage, parallelism=parallelism, ordering=ordering, **more)
 
 
 class Drive:

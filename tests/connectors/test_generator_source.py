@@ -101,7 +101,7 @@ def test_vectorised_rows_stay_columns() -> None:
 
 def test_a_vectorised_function_must_give_a_row_for_each_number() -> None:
     d = drive(GeneratorSource(lambda n: [1], count=5, partitions=1, vectorised=True))
-    with pytest.raises(UserCodeError, match="1 events of 5 numbers"):
+    with pytest.raises(UserCodeError, match="1 events for 5 numbers"):
         d.step()
 
 

@@ -36,7 +36,11 @@ def write(folder: Path, files: int, rows: int, kind: str = "json") -> list[Row]:
 
 def planner(folder: Path, lanes: int, *, in_order: bool = True) -> Any:
     context = SourceContext(
-        job=JobId("job"), step=StepId("in"), storage=open_storage(str(folder)), parallelism=lanes, extras={"in_order": in_order}
+        job=JobId("job"),
+        step=StepId("in"),
+        storage=open_storage(str(folder)),
+        parallelism=lanes,
+        ordering="time" if in_order else "partition",
     )
     return FileSource(str(folder)).enumerator(context)
 

@@ -310,7 +310,7 @@ def test_a_batch_data_frame(spark: Any, tmp_path: Path) -> None:
 
 
 def test_an_unordered_data_frame_is_read_by_all(spark: Any, tmp_path: Path) -> None:
-    d = Drive(DataFrameSource(spark.range(0, 100, 1, 1)), context(tmp_path, unordered=True))
+    d = Drive(DataFrameSource(spark.range(0, 100, 1, 1)), context(tmp_path, ordering="none"))
     planned = d.plan(Limits(records=1 << 30, bytes=1 << 30, readers=4))
     assert [split.records for split in planned.splits] == [25] * 4
     d.commit(planned)

@@ -85,7 +85,7 @@ def test_a_commit_that_fails_half_way_is_finished_later(sink: SqliteSink, storag
 
 def test_a_target_that_refuses_is_named(sink: SqliteSink, storage: Storage) -> None:
     prepared = [stage(sink, storage, 1, [("a", {"not": "a value"})])]
-    with pytest.raises(SinkError, match="The sink out could not commit epoch 1") as refused:
+    with pytest.raises(SinkError, match="the sink out could not commit epoch 1") as refused:
         committer(sink, storage).commit(Epoch(1), prepared)
     assert sink.path in str(refused.value)
     assert staged(storage) == [prepared[0]["path"]]

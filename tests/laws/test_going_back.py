@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock import FileSink, FileSource, StreamEnvironment, failpoints
 from penstock.connectors import PrintSink
 from penstock.connectors.files.reading.published import read_rows
-from penstock.connectors.protocol import Published
+from penstock.connectors.protocol import OutputSince
 from penstock.connectors.twophase import SqliteSink
 from penstock.diagnosis.invocation import Invocation
 from penstock.epochs.committing import commit_protocol, group_commit
@@ -330,12 +330,12 @@ def test_what_a_target_records_is_said_of_it() -> None:
     """A mirror's numbers go on far above: what may be published again does not reach that far."""
     back = Rewind(Epoch(215), Epoch(100_226), False)
 
-    def line(published: Published | None, newest: int | None) -> str:
+    def line(published: OutputSince | None, newest: int | None) -> str:
         known = None if newest is None else Epoch(newest)
         facts = SinkFacts(step=StepId("out"), what="table t in x.db", can=False, published=published, records=None, newest=known)
         return repeated(back, [facts])[0]
 
-    told = Published(newest=Epoch(226))
+    told = OutputSince(newest=Epoch(226))
     assert line(told, 226) == (
         "out (table t in x.db): epochs 216 to 226, the newest that its target records; it is not known how many records"
     )

@@ -14,9 +14,9 @@ from penstock.config import NO_RESTART
 from penstock.connectors.files.writing.committer import FileCommitter
 from penstock.connectors.files.writing.log_format import encode_entry, read_entry
 from penstock.connectors.protocol import CommitterContext
-from penstock.connectors.twophase.staging import staged_rows
+from penstock.connectors.staging.rows import staged_rows
 from penstock.epochs.availability.mirror import Mirror
-from penstock.errors import CorruptFileError, PenstockError, SourceError, StorageError
+from penstock.errors import CorruptFileError, PenstockError, StorageError
 from penstock.ids import Epoch, JobId, StepId, Term
 from penstock.jobs import paths
 from penstock.jobs.lineage import Note, read_lineage
@@ -182,7 +182,7 @@ def test_a_source_reads_no_file_outside_of_the_folder(output: Output, path: str,
     output.names(path)
     env = StreamEnvironment("reader", executor="inline", parallelism=1, restart=NO_RESTART)
     rows = env.from_source(FileSource(str(output.folder), format="json"), name="in")
-    with pytest.raises(SourceError, match="names a file outside of its folder"):
+    with pytest.raises(CorruptFileError, match="names a file that no sink has written"):
         rows.execute_and_collect()
 
 
@@ -191,7 +191,7 @@ def test_a_manifest_has_nothing_outside_of_the_sinks_folder_published_or_removed
     before = everything(output.folder.parent)
     given = [{"files": [{"path": path, "rows": 1, "bytes": 1}], "folder": str(output.folder)}]
     for action in (output.committer().commit, output.committer().abort, output.committer().confirm):
-        with pytest.raises(CorruptFileError, match="A manifest names a file that no sink has written"):
+        with pytest.raises(CorruptFileError, match="a manifest names a file that no sink has written"):
             action(Epoch(99), given)
     assert everything(output.folder.parent) == before
 

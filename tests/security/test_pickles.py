@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from penstock import ValueState, snapshots
-from penstock.connectors.volatile import CommittedOnce
+from penstock.connectors.staging.volatile import CommittedOnce
 from penstock.errors import CorruptFileError, StateError
 from penstock.snapshots.savepoint.savepoint import make_savepoint
 from penstock.state.encoding.codecs import PICKLE

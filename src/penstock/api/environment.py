@@ -87,9 +87,11 @@ class StreamEnvironment:
 
         `previous_names`: what the source was called; it goes on from where it was.
         """
-        if not hasattr(source, "enumerator") or not hasattr(source, "reader"):
+        if isinstance(source, type) or not isinstance(source, Source):
             raise PlanError(
-                f"{source!r} is not a source", hint="for example FileSource(...), GeneratorSource(...) or CollectionSource(...)"
+                f"{source!r} is not a source",
+                hint="for example FileSource(...), GeneratorSource(...) or CollectionSource(...); "
+                "your own has all that penstock.connectors.protocol.Source has",
             )
         definition = SourceStep(source=source, watermarks=watermarks)
         return DataStream(self, self._add(definition, name=name, label="source", previous_names=previous_names))

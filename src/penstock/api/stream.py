@@ -307,6 +307,11 @@ class DataStream(Generic[T]):
 
     def sink_to(self, sink: Sink, *, name: str | None = None, previous_names: Sequence[str] = ()) -> None:
         """Write the stream to a sink. `previous_names`: what it was called; the target still knows it."""
+        if isinstance(sink, type) or not isinstance(sink, Sink):
+            raise PlanError(
+                f"{sink!r} is not a sink",
+                hint="for example FileSink(...) or PrintSink(); your own has all that penstock.connectors.protocol.Sink has",
+            )
         self._env._add(SinkStep(sink=sink), self._input(), name=name, label="sink", previous_names=previous_names)
 
     def print(self, prefix: str = "", *, name: str | None = None) -> None:
@@ -364,7 +369,7 @@ class _Split(ProcessFunction[Any, Any]):
     def __init__(self, selector: Any) -> None:
         self.selector = selector
 
-    def _function_calls(self) -> tuple[Call, ...]:
+    def function_calls(self) -> tuple[Call, ...]:
         if isinstance(self.selector, Mapping):
             return tuple(call_of(accepts, "accepts", "value") for accepts in self.selector.values())
         return (call_of(self.selector, "selector", "value", several=True),)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from penstock.connectors.files.writing.names import DATA, OWNER, PUBLISHED, entry_sequence, part_attempt
-from penstock.connectors.twophase.staging import staged_attempt
+from penstock.connectors.staging.rows import staged_attempt
 from penstock.jobs import paths
 from penstock.storage import Storage
 

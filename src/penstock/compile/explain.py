@@ -10,6 +10,7 @@ from penstock.compile.compiler import claim
 from penstock.compile.order import OrderNotes, summary_of
 from penstock.compile.stages import cut
 from penstock.config import JobConfig
+from penstock.connectors.protocol import PrunesColumns
 from penstock.functions import function_location, users_function
 from penstock.plan.definition import StateDeclaration
 from penstock.plan.exchange import Exchange
@@ -102,7 +103,7 @@ def _step(node: Node, stage: int, order: OrderNotes) -> dict[str, Any]:
         "timers": any(is_internal(declaration.kind) for declaration in node.states()),
     }
     if isinstance(definition, SourceStep):
-        columns = getattr(definition.source, "columns", None)
+        columns = definition.source.columns if isinstance(definition.source, PrunesColumns) else None
         step["source"] = {
             "what": definition.source.describe(),
             "bounded": definition.source.bounded,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from penstock.connectors.protocol import ReadsInOrder
 from penstock.ids import StepId
 from penstock.plan.definition import Definition
 from penstock.plan.nodes import Graph
@@ -114,7 +115,7 @@ def why_as_it_comes(definition: Definition, guarantee: str) -> str | None:
         return "it has no watermarks"
     if not definition.watermarks.by_records:
         return "its watermarks do not move as its records do"
-    if not getattr(definition.source, "reads_in_order", False):
+    if not (isinstance(definition.source, ReadsInOrder) and definition.source.reads_in_order):
         return "this source cannot stop anywhere"
     if guarantee == "at-most-once":
         return "at most once"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.connectors.protocol import Source
+from penstock.connectors.protocol import PositionKind, Source
 from penstock.errors import StateError
 from penstock.jobs.manifest import SourceState
 from penstock.plan.nodes import Graph
@@ -64,5 +64,5 @@ def shown(state: SourceState, most: int = 160) -> str:
 
 
 def kind_of(source: Source) -> str:
-    """What positions of a source are of: its class, unless it says otherwise (a class that was renamed, say)."""
-    return str(getattr(source, "position_kind", type(source).__name__))
+    """The kind of a source's positions: its class, unless it says otherwise (say because the class was renamed)."""
+    return source.position_kind if isinstance(source, PositionKind) else type(source).__name__

@@ -2,7 +2,7 @@
 
 What a program uses of them is named here.
 Definitions are small, frozen and picklable; enumerators and committers live on the driver, readers and writers in the workers.
-Systems share `formats/` and import each other's packages never. They import `storage/` and `timing/`, and nothing of the engine.
+Systems share `formats/` and `staging/`, never import each other's packages, and know nothing of the engine.
 """
 
 from penstock.connectors.collecting.sink import CollectSink

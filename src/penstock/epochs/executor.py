@@ -25,10 +25,6 @@ class Executor(Protocol):
     def keep_warm(self) -> None:
         """Called now and then while the job is idle."""
 
-    def extras(self) -> dict[str, Any]:
-        """What sources may need of the engine."""
-        ...
-
     def close(self) -> None: ...
 
 
@@ -38,6 +34,15 @@ class Begins(Protocol):
 
     def begin(self, parallelism: int) -> None:
         """There will be a job soon: start beside whatever comes first. Returns at once; `start` waits for the rest."""
+        ...
+
+
+@runtime_checkable
+class HasSession(Protocol):
+    """An executor that works through a Spark session."""
+
+    def session(self) -> Any:
+        """The `SparkSession`; waits for it to start."""
         ...
 
 

@@ -64,9 +64,6 @@ class InlineExecutor:
     def keep_warm(self) -> None:
         """There is nothing to keep warm."""
 
-    def extras(self) -> dict[str, Any]:
-        return {}
-
     def drop_state(self) -> bool:
         self._drops = True
         return False

@@ -24,7 +24,7 @@ class Rolling(KeyedProcessFunction[Any, Any, Any]):
     def __init__(self, state_type: Any, default: Any = None) -> None:
         self.result: ValueState[Any] = value_state(state_type, default)
 
-    def _function_calls(self) -> tuple[Call, ...]:
+    def function_calls(self) -> tuple[Call, ...]:
         """How it calls the user's function, if there is one."""
         return ()
 
@@ -34,7 +34,7 @@ class RollingReduce(Rolling):
         super().__init__(state_type)
         self.function = function
 
-    def _function_calls(self) -> tuple[Call, ...]:
+    def function_calls(self) -> tuple[Call, ...]:
         return (call_of(self.function, "reduce", "left", "right"),)
 
     def process(self, value: Any, ctx: Any) -> Iterator[Any]:
@@ -49,7 +49,7 @@ class RollingFold(Rolling):
         super().__init__(state_type, initial)
         self.function = function
 
-    def _function_calls(self) -> tuple[Call, ...]:
+    def function_calls(self) -> tuple[Call, ...]:
         return (call_of(self.function, "fold", "result", "value"),)
 
     def process(self, value: Any, ctx: Any) -> Iterator[Any]:
@@ -64,7 +64,7 @@ class RollingAggregate(Rolling):
         super().__init__(state_type)
         self.aggregate = aggregate
 
-    def _function_calls(self) -> tuple[Call, ...]:
+    def function_calls(self) -> tuple[Call, ...]:
         return aggregate_calls(self.aggregate)
 
     def process(self, value: Any, ctx: Any) -> Iterator[Any]:

@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import BinaryIO, Protocol
+from urllib.parse import quote
 
 from penstock.errors import StorageError
 
@@ -96,6 +97,15 @@ class Storage(Protocol):
 def is_plain_path(path: str) -> bool:
     """Does it stay below the folder that it is relative to, and can every storage hold it?"""
     return _REFUSED.search(path) is None and not _SURROGATES.search(path)
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path, whatever is in it.
+
+    >>> segment("rooms/hot v1.2")
+    'rooms%2Fhot%20v1%2E2'
+    """
+    return quote(name, safe="").replace(".", "%2E")
 
 
 def checked(path: str) -> str:

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from penstock.connectors.protocol import Limits, Planned, Position, SourceContext, Split
+from penstock.connectors.protocol import Enumerator, Limits, Planned, Position, Reader, SourceContext, Split
 from penstock.errors import ConfigError, EpochFailedError
-from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, Milliseconds
+from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Records, RowType
 from penstock.testing.markers import Crash, Cut, End, Item, ProcessingTime, Record, Watermark, as_items
 from penstock.timing.durations import Duration, to_ms
@@ -42,10 +42,10 @@ class ScriptedSource:
             object.__setattr__(self, "partitions", (as_items(self.script),))
         object.__setattr__(self, "script", None)
         if self.cut is not None and self.cut < 1:
-            raise ConfigError(f"cut={self.cut} makes no sense", hint="give the number of records of an epoch, 1 or more")
+            raise ConfigError(f"cut={self.cut} is not valid", hint="give the number of records of an epoch, 1 or more")
         for items in self.partitions:
             if any(isinstance(item, End) for item in items[:-1]):
-                raise ConfigError("a script goes on after End()", hint="End() is the last item")
+                raise ConfigError("a script has items after End()", hint="End() is the last item")
         if any(isinstance(item, Crash) for items in self.partitions for item in items):
             atexit.register(shutil.rmtree, self._crash_folder, ignore_errors=True)
 
@@ -84,7 +84,7 @@ class ScriptedSource:
         return f"script of {len(self.partitions)} partition{'s' * (len(self.partitions) > 1)}"
 
 
-class ScriptEnumerator:
+class ScriptEnumerator(Enumerator):
     def __init__(self, source: ScriptedSource) -> None:
         self._source = source
 
@@ -141,12 +141,6 @@ class ScriptEnumerator:
                 return offset, records
         return len(items), records
 
-    def committed(self, position: Position, epoch: Epoch) -> None:
-        """Nothing to acknowledge."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
 
 def _ended(items: tuple[Item, ...], offset: int) -> bool:
     return bool(items) and offset == len(items) and isinstance(items[-1], End)
@@ -162,7 +156,7 @@ class ScriptRecords(Records):
         self.watermark = watermark
 
 
-class ScriptReader:
+class ScriptReader(Reader):
     def __init__(self, source: ScriptedSource) -> None:
         self._source = source
 
@@ -183,9 +177,6 @@ class ScriptReader:
                 if self._source.crashes(partition, offset, item.times):
                     raise EpochFailedError(f"the script of partition {partition} crashes at item {offset}")
         yield _batch(run, None)
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def _batch(run: list[Record], watermark: Milliseconds | None) -> ScriptRecords:

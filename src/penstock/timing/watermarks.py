@@ -171,7 +171,7 @@ class Watermarks(Generic[T]):
         made = self.generator
         return made.args[0] if isinstance(made, partial) and made.func is Punctuated else None
 
-    def _function_calls(self) -> tuple[Call, ...]:
+    def function_calls(self) -> tuple[Call, ...]:
         """How the user's functions will be called."""
         found = (call_of(self.timestamp, "timestamp", "record"),) if callable(self.timestamp) else ()
         if self._punctuation is not None:

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.files.reading.published import PublishedFiles, read_rows
+from penstock.connectors.files.reading.published import published_files, read_rows
+from penstock.connectors.files.reading.read_output import read_output
 from penstock.connectors.files.sink import FileSink
 from penstock.connectors.files.writing import parts
 from penstock.connectors.files.writing.committer import FileCommitter
@@ -25,7 +26,7 @@ from penstock.connectors.protocol import Committable
 from penstock.errors import ConfigError, SinkError, StorageError
 from penstock.ids import Epoch, StepId
 from penstock.records import DICT_ROW, Columns, Records, RowType
-from penstock.storage import LocalStorage, Storage
+from penstock.storage import LocalStorage, Storage, open_storage
 from tests.connectors.sinking import JOB, OTHER_JOB, Faulty, committer, committer_context, stage, writer_context
 
 
@@ -111,7 +112,7 @@ def test_columns_are_written_like_their_records(tmp_path: Path, storage: Storage
 def test_compression(out: str, storage: Storage, format: Any, compression: str) -> None:
     publish(FileSink(out, format=format, compression=compression), storage, 1, ["x"] * 100)
     assert len(read_rows(out)) == 100
-    assert PublishedFiles(out).epochs() == [1]
+    assert read_output(out).epochs == [1]
 
 
 def test_nothing_is_visible_before_the_commit(out: str, storage: Storage) -> None:
@@ -131,7 +132,7 @@ def test_commit_again_changes_nothing(out: str, storage: Storage) -> None:
     driver.commit(Epoch(1), prepared)
     committer(sink, storage).commit(Epoch(1), prepared)
     assert read_rows(out) == [{"a": 1}, {"a": 2}]
-    assert PublishedFiles(out).epochs() == [1]
+    assert read_output(out).epochs == [1]
 
 
 def test_an_epoch_without_output_publishes_nothing(out: str, storage: Storage) -> None:
@@ -140,7 +141,7 @@ def test_an_epoch_without_output_publishes_nothing(out: str, storage: Storage) -
     driver.commit(Epoch(1), [])
     driver.commit(Epoch(2), [stage(sink, storage, 2, [])])
     driver.commit(Epoch(7), [stage(sink, storage, 7, [{"a": 1}])])
-    assert PublishedFiles(out).epochs() == [7]
+    assert read_output(out).epochs == [7]
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
@@ -228,7 +229,7 @@ def test_a_driver_finds_its_commit_finished_by_its_successor(out: str, storage: 
     two = [stage(sink, storage, 2, ["two"])]
     committer(sink, storage).commit(Epoch(2), two)
     late.commit(Epoch(2), two)
-    assert PublishedFiles(out).epochs() == [1, 2]
+    assert read_output(out).epochs == [1, 2]
 
 
 def test_sweep_removes_old_attempts_that_were_never_published(out: str, storage: Storage) -> None:
@@ -250,7 +251,7 @@ def test_files_are_rolled(out: str, storage: Storage) -> None:
         for start in range(0, 33, 3):
             writer.write(Records(list(range(start, start + 3))))
         committer(sink, storage).commit(Epoch(number + 1), [writer.prepare()])
-        assert [file.rows for file in PublishedFiles(sink.uri).files()] == [10, 10, 10, 3], format
+        assert [file.rows for file in published_files(open_storage(sink.uri))] == [10, 10, 10, 3], format
         rows = read_rows(sink.uri)
         assert [int(row if format == "text" else row["value"]) for row in rows] == list(range(33))
 
@@ -263,7 +264,7 @@ def test_tables_are_written_in_row_groups(out: str, storage: Storage, monkeypatc
         writer.write(Records([(i, i / 2) for i in range(start, start + 4000)]))
     prepared = writer.prepare()
     committer(sink, storage).commit(Epoch(1), [prepared])
-    (file,) = PublishedFiles(out).files()
+    (file,) = published_files(open_storage(out))
     assert pa.parquet.ParquetFile(f"{out}/{file.path}").num_row_groups > 2
     assert [row["f0"] for row in read_rows(out)] == list(range(20_000))
 
@@ -295,7 +296,7 @@ def test_a_value_that_does_not_fit_is_named(out: str, storage: Storage) -> None:
     with pytest.raises(SinkError) as wrong:
         writer.write(Records([(1, "a")] * 300 + [(1.5, "b")]))
     assert str(wrong.value).splitlines()[:3] == [
-        "A value does not fit the column f0 of the sink out",
+        "a value does not fit the column f0 of the sink out",
         "  expected: int64",
         "  found: 1.5 (float)",
     ]
@@ -305,8 +306,8 @@ def test_a_value_that_does_not_fit_is_named(out: str, storage: Storage) -> None:
 @pytest.mark.parametrize(
     ("first", "then", "message"),
     [
-        ([{"a": 1}], [{"a": 1, "b": 2}], "The field b is no column"),
-        ([{"a": 1, "c": 2}], [{"a": 1, "b": 2}], "The field b is no column"),
+        ([{"a": 1}], [{"a": 1, "b": 2}], "the field b is not a column"),
+        ([{"a": 1, "c": 2}], [{"a": 1, "b": 2}], "the field b is not a column"),
         ([(1, 2)], [(1, 2, 3)], "do not fit the columns"),
         ([(1, 2)], [7], "do not fit the columns"),
         ([(1, 2)], [{"f0": "x", "f1": 1}], "does not fit the column f0"),
@@ -437,4 +438,4 @@ def test_any_rows_in_any_batches_come_back(tmp_path_factory: pytest.TempPathFact
     for got, row in zip(found, rows, strict=True):
         for name, value in naive(row).items():
             assert got[name] == value or (isinstance(value, float) and math.isclose(got[name], value)), name
-    assert all(file.rows <= limit for file in PublishedFiles(sink.uri).files())
+    assert all(file.rows <= limit for file in published_files(open_storage(sink.uri)))

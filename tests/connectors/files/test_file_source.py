@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import StreamEnvironment
-from penstock.connectors.files.reading import places
+from penstock.connectors.files.reading import locations
 from penstock.connectors.files.sink import FileSink
 from penstock.connectors.files.source import FileSource
 from penstock.connectors.protocol import Limits
@@ -61,12 +61,12 @@ class Pair(NamedTuple):
     b: str
 
 
-def drive(source: FileSource, folder: Path | str = "/nowhere", parallelism: int = 2, **extras: Any) -> Drive:
-    return Drive(source, context(folder, parallelism, **extras))
+def drive(source: FileSource, folder: Path | str = "/nowhere", parallelism: int = 2, **extra: Any) -> Drive:
+    return Drive(source, context(folder, parallelism, **extra))
 
 
-def read(source: FileSource, **extras: Any) -> list[Any]:
-    d = drive(source, parallelism=1, **extras)
+def read(source: FileSource, **extra: Any) -> list[Any]:
+    d = drive(source, parallelism=1, **extra)
     d.run()
     return d.all
 
@@ -142,7 +142,7 @@ def test_unordered_pieces_are_the_whole(ending: str, count: int, readers: int, c
             path.write_text("".join(f"{row['n']} is a number\n" for row in data))
         else:
             WRITERS[ending](path, data)
-        d = drive(FileSource(str(path), schema=None if ending == "txt" else Reading), unordered=True, parallelism=readers)
+        d = drive(FileSource(str(path), schema=None if ending == "txt" else Reading), ordering="none", parallelism=readers)
         d.run([Limits(records=n, bytes=1 << 30, readers=readers) for n in cuts])
         got = sorted(int(v.split()[0]) if isinstance(v, str) else v.n for v in d.all)
         assert got == list(range(count))
@@ -151,7 +151,7 @@ def test_unordered_pieces_are_the_whole(ending: str, count: int, readers: int, c
 @pytest.mark.parametrize("ending", ["json", "csv", "parquet"])
 def test_one_big_file_is_read_by_all(tmp_path: Path, ending: str) -> None:
     WRITERS[ending](tmp_path / f"data.{ending}", rows(0, 20_000))
-    d = drive(FileSource(str(tmp_path)), unordered=True, parallelism=4)
+    d = drive(FileSource(str(tmp_path)), ordering="none", parallelism=4)
     planned = d.plan(Limits(records=1 << 30, bytes=1 << 30, readers=4))
     sizes = [split.bytes or 0 for split in planned.splits]
     assert 4 <= len(sizes) <= 5
@@ -162,7 +162,7 @@ def test_one_big_file_is_read_by_all(tmp_path: Path, ending: str) -> None:
 def test_small_files_share_splits(tmp_path: Path) -> None:
     for k in range(50):
         write_json(tmp_path / f"{k:02}.json", rows(k, 3))
-    d = drive(FileSource(str(tmp_path)), unordered=True)
+    d = drive(FileSource(str(tmp_path)), ordering="none")
     assert len(d.plan().splits) <= 2
     d = drive(FileSource(str(tmp_path)))
     assert [split.partition for split in d.plan().splits] == ["0", "1"]
@@ -387,7 +387,7 @@ def test_no_such_files(tmp_path: Path) -> None:
         read(FileSource(f"{tmp_path}/*.json"))
     assert read(FileSource(str(tmp_path))) == []
     (tmp_path / "what").write_text("?")
-    with pytest.raises(SourceError, match=r"format of .*what cannot be told"):
+    with pytest.raises(SourceError, match=r"format of .*what is not clear from its name"):
         read(FileSource(str(tmp_path)))
 
 
@@ -517,11 +517,13 @@ def test_a_queue_does_not_grow_behind_a_big_file(tmp_path: Path) -> None:
 def publish(folder: Path, number: int, names: list[str]) -> None:
     files = []
     for name in names:
-        path = folder / name
+        path = folder / "data" / name
+        path.parent.mkdir(exist_ok=True)
         path.write_text(f"{name}\n")
-        files.append({"path": name, "rows": 1, "bytes": path.stat().st_size})
+        files.append({"path": f"data/{name}", "rows": 1, "bytes": path.stat().st_size})
     (folder / "_log").mkdir(exist_ok=True)
-    (folder / "_log" / f"{number:020d}.json").write_text(json.dumps({"epoch": 3 * number, "files": files}))
+    entry = {"version": 1, "epoch": 3 * number, "job": "j", "sink": "out", "files": files}
+    (folder / "_log" / f"{number:020d}.json").write_text(json.dumps(entry))
 
 
 def test_a_log_is_followed(tmp_path: Path) -> None:
@@ -562,7 +564,7 @@ def test_files_in_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def local(uri: str) -> LocalStorage:
         return LocalStorage(str(tmp_path) + uri.removeprefix("s3://bucket").partition("?")[0])
 
-    monkeypatch.setattr(places, "open_storage", local)
+    monkeypatch.setattr(locations, "open_storage", local)
     for name in ("in/1.txt", "in/2.txt", "in/sub/3.txt", "in/_hidden/4.txt", "in/5.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{name}\n")

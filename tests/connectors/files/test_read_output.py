@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from penstock import FileSink, read_output
-from penstock.connectors.files.formats import FormatName
+from penstock.connectors.files.file_format import FormatName
 from penstock.connectors.files.reading.published import read_rows
 from penstock.errors import ConfigError, NotFoundError, StateError, StorageError
 from penstock.ids import Epoch

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.files.reading.published import PublishedFiles, read_rows
+from penstock.connectors.files.reading.published import read_rows
+from penstock.connectors.files.reading.read_output import read_output
 from penstock.connectors.files.sink import FileSink
 from penstock.connectors.files.source import FileSource
-from penstock.connectors.files.writing import view as views
+from penstock.connectors.files.writing import log_view as views
 from penstock.connectors.files.writing.committer import FileCommitter
 from penstock.connectors.files.writing.log_format import LogEntry, decode_entry, encode_entry, newest_entry, view_after
 from penstock.connectors.protocol import ComparesPositions, Fences, Limits, Repairs, RollsBack, TellsPublished
@@ -59,7 +60,7 @@ def test_what_was_published_after_an_epoch_is_taken_back(out: str, storage: Stor
         driver.roll_back(Epoch(2), Epoch(5))
         committer(sink, storage).roll_back(Epoch(2), Epoch(5))  # type: ignore[attr-defined]
     assert shown(out) == [1, 2]
-    assert PublishedFiles(out).epochs() == [1, 2]
+    assert read_output(out).epochs == [1, 2]
     publish(sink, storage, driver, 6, 7)
     assert shown(out) == [1, 2, 6, 7]
     assert driver.published_after(Epoch(7)).epochs == 0

@@ -1,18 +1,18 @@
 """A sink whose records are found on the driver, in a list.
 
-The definition travels to the workers, so it holds only an id; the list is kept in this process, under that id.
+The definition is sent to the workers, so it holds only an id; the list is kept in this process, under that id.
 """
 
 from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.connectors.protocol import Committable, CommitterContext, Published, WriterContext
-from penstock.connectors.volatile import CommittedOnce, VolatileSink, VolatileWriter, unpack
+from penstock.connectors.protocol import CommitterContext, OutputSince
+from penstock.connectors.staging import CommittedOnce, VolatileCommitter, VolatileSink
 from penstock.errors import ConfigError
 from penstock.ids import Epoch
 
@@ -22,27 +22,21 @@ class Collected:
 
     def __init__(self) -> None:
         self._values: list[Any] = []
-        self._once = CommittedOnce()
         self._closed = False
         self._changed = threading.Condition()
+        self.once = CommittedOnce()
 
-    def add(self, context: CommitterContext, epoch: Epoch, values: list[Any]) -> None:
+    def add(self, values: list[Any]) -> None:
         with self._changed:
-            if self._once.first(context, epoch):
-                self._values += values
-                self._changed.notify_all()
-
-    def published_after(self, context: CommitterContext, epoch: Epoch) -> Published:
-        with self._changed:
-            last = self._once.last(context)
-        return Published(newest=last, epochs=0 if last is None or last <= epoch else None)
+            self._values += values
+            self._changed.notify_all()
 
     def reopen(self) -> None:
         with self._changed:
             self._closed = False
 
     def close(self) -> None:
-        """No more will come: whoever iterates comes to the end."""
+        """No more will come: iterators end."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -52,7 +46,7 @@ class Collected:
             return list(self._values)
 
     def wait(self, count: int, timeout: float | None = None) -> bool:
-        """Until there are `count` records, or no more will come; says whether there are."""
+        """Wait until there are `count` records, or no more will come; says whether there are."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or len(self._values) >= count, timeout)
             return len(self._values) >= count
@@ -90,7 +84,7 @@ class CollectSink(VolatileSink):
 
     def __post_init__(self) -> None:
         if not self.id:
-            raise ConfigError("A CollectSink needs an id", hint="leave id= out to get a fresh one")
+            raise ConfigError("a CollectSink needs an id", hint="leave id= out to get a fresh one")
 
     @property
     def collected(self) -> Collected:
@@ -106,9 +100,6 @@ class CollectSink(VolatileSink):
         with _LOCK:
             _COLLECTED.pop(self.id, None)
 
-    def writer(self, context: WriterContext) -> VolatileWriter:
-        return VolatileWriter()
-
     def committer(self, context: CommitterContext) -> CollectCommitter:
         return CollectCommitter(self, context)
 
@@ -116,23 +107,18 @@ class CollectSink(VolatileSink):
         return "collect"
 
 
-class CollectCommitter:
+class CollectCommitter(VolatileCommitter):
     def __init__(self, sink: CollectSink, context: CommitterContext) -> None:
         self._collected = collected(sink.id)
         self._collected.reopen()
-        self._context = context
+        super().__init__(context, self._collected.once)
 
-    def commit(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
-        values: list[Any] = []
-        for committable in committables:
-            values += unpack(committable)[0]
-        self._collected.add(self._context, epoch, values)
+    def show(self, values: list[Any], count: int) -> None:
+        self._collected.add(values)
 
-    def published_after(self, epoch: Epoch) -> Published:
-        return self._collected.published_after(self._context, epoch)
-
-    def abort(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
-        pass
+    def published_after(self, epoch: Epoch) -> OutputSince:
+        last = self._once.last(self._context)
+        return OutputSince(newest=last, epochs=0 if last is None or last <= epoch else None)
 
     def close(self) -> None:
         self._collected.close()

@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from penstock.connectors.protocol import Limits, Planned, Position, SourceContext, Split
+from penstock.connectors.protocol import Enumerator, Limits, Planned, Position, Reader, SourceContext, Split
 from penstock.errors import ConfigError, SourceError
-from penstock.ids import Epoch
 from penstock.plan.row_schemas import columns_of_values
 from penstock.plan.schema import Schema
 from penstock.records import DICT_ROW, Batch, Records, RowType
@@ -53,7 +52,7 @@ class CollectionSource:
         object.__setattr__(self, "values", values)
         partitions: Any = self.partitions
         if not isinstance(partitions, int) or partitions < 1:
-            raise ConfigError(f"partitions={partitions!r} makes no sense", hint="give a whole number, 1 or more")
+            raise ConfigError(f"partitions={partitions!r} is not valid", hint="give a whole number, 1 or more")
         if self.timestamps is None:
             return
         times = tuple(self.timestamps)
@@ -80,11 +79,11 @@ class CollectionSource:
         size = len(self.values)
         return partition * size // self.partitions, (partition + 1) * size // self.partitions
 
-    def enumerator(self, context: SourceContext) -> _Enumerator:
-        return _Enumerator(self)
+    def enumerator(self, context: SourceContext) -> CollectionEnumerator:
+        return CollectionEnumerator(self)
 
-    def reader(self) -> _Reader:
-        return _Reader(self)
+    def reader(self) -> CollectionReader:
+        return CollectionReader(self)
 
     def known_columns(self) -> Schema | None:
         return columns_of_values(self.values)
@@ -103,7 +102,7 @@ def _millis(value: Any) -> int:
     raise ConfigError(f"{value!r} is not a timestamp", hint="use milliseconds as int, or aware datetimes")
 
 
-class _Enumerator:
+class CollectionEnumerator(Enumerator):
     def __init__(self, source: CollectionSource) -> None:
         self._source = source
 
@@ -155,14 +154,8 @@ class _Enumerator:
             )
         return at
 
-    def committed(self, position: Position, epoch: Epoch) -> None:
-        pass
 
-    def close(self) -> None:
-        pass
-
-
-class _Reader:
+class CollectionReader(Reader):
     def __init__(self, source: CollectionSource) -> None:
         self._source = source
 
@@ -173,6 +166,3 @@ class _Reader:
             stop = min(end, start + _BATCH)
             times = None if millis is None else np.array(millis[start:stop], dtype=np.int64)
             yield Records(list(self._source.values[start:stop]), times)
-
-    def close(self) -> None:
-        pass

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.connectors.files.formats import format_of
-from penstock.connectors.files.reading.places import place_of
+from penstock.connectors.files.file_format import format_of
+from penstock.connectors.files.reading.locations import location_of
 from penstock.errors import PenstockError
 from penstock.plan.row_schemas import row_schema
 from penstock.plan.schema import Schema
@@ -32,12 +32,12 @@ def known_columns(source: FileSource) -> Schema | None:
 
 
 def _of_newest(source: FileSource) -> Schema | None:
-    place = place_of(source.path)
-    files = place.find()
+    location = location_of(source.path)
+    files = location.find()
     if not files:
         return None
     newest = max(files, key=lambda file: (file.mtime_ns, file.path))
     if format_of(newest.path, source.format).name != "parquet":
         return None
-    with place.open(newest.path) as file, pq.ParquetFile(file) as parquet:
+    with location.open(newest.path) as file, pq.ParquetFile(file) as parquet:
         return Schema.of_arrow(parquet.schema_arrow)

@@ -14,8 +14,8 @@ from typing import Any, Literal, cast
 
 import pyarrow as pa
 
+from penstock.connectors.files.file_format import FORMATS, FormatName
 from penstock.connectors.files.first_look import known_columns
-from penstock.connectors.files.formats import FORMATS, FormatName
 from penstock.connectors.files.reading.enumerator import FileEnumerator
 from penstock.connectors.files.reading.readers import FileReader
 from penstock.connectors.protocol import SourceContext
@@ -35,14 +35,14 @@ class FileSource:
       Without one rows are dicts: Parquet's own types, JSON's own values, for CSV what the beginning of the file suggests. Rows
       that are columns are fastest: Parquet, CSV, and JSON with a schema of plain fields. Lines of text are plain strings.
     - `columns`: only these.
-    - `watch`: look for new files this often (seconds or timedelta), for ever. A folder with a `_log/` (a file sink's) is followed
+    - `watch`: look for new files this often (seconds or timedelta), forever. A folder with a `_log/` (a file sink's) is followed
       by its log: only what is published is read. Files are read by (modification time, path), without `watch` by path.
     - `lanes`: how many files are read side by side, each lane with its own event time: file n belongs to lane n % lanes. Set it
       to the number of files that cover the same time. Default: the parallelism the job is first run with, for files one after
       another in time; where a step sees order they are then dealt out in pieces.
     - `on_bad_record`: "fail", or "skip" to count, log and leave out records that cannot be read.
-    - `on_taken_back`: when a followed `_log/` takes back files that were read: "fail" names the epoch and stops, "continue" goes
-      on with what replaces them, so that both have been read.
+    - `on_taken_back`: when a followed `_log/` takes back files that were read: "fail" names the epoch and stops, "continue" reads
+      what replaces them as well.
     - CSV: `delimiter`; `header=False` takes the names from the schema; `newlines_in_values=True` allows quoted values to
       hold line ends, at the price that a file is read in one piece.
     """
@@ -74,7 +74,7 @@ class FileSource:
             raise ConfigError(f"format={self.format!r} is not known", hint=f"use one of {', '.join(FORMATS)}")
         if self.columns is not None:
             if isinstance(self.columns, str) or not self.columns:
-                raise ConfigError(f"columns={self.columns!r} makes no sense", hint="give a list of column names, or leave it out")
+                raise ConfigError(f"columns={self.columns!r} is not valid", hint="give a list of column names, or leave it out")
             object.__setattr__(self, "columns", tuple(self.columns))
         if self.on_bad_record not in ("fail", "skip"):
             raise ConfigError(f"on_bad_record={self.on_bad_record!r} is not known", hint='use "fail" or "skip"')
@@ -83,15 +83,15 @@ class FileSource:
         for name in ("lanes", "batch_size"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
-                raise ConfigError(f"{name}={value!r} makes no sense", hint="give a whole number, 1 or more")
+                raise ConfigError(f"{name}={value!r} is not valid", hint="give a whole number, 1 or more")
         if self.watch_ms is not None and self.watch_ms <= 0:
-            raise ConfigError(f"watch={self.watch!r} makes no sense", hint="give seconds or a timedelta, more than nothing")
+            raise ConfigError(f"watch={self.watch!r} is not valid", hint="give seconds or a timedelta, above 0")
         self._check_csv()
         shape_of(self.schema, self.columns)
 
     def _check_csv(self) -> None:
         if len(self.delimiter) != 1:
-            raise ConfigError(f"delimiter={self.delimiter!r} makes no sense", hint="give one character")
+            raise ConfigError(f"delimiter={self.delimiter!r} is not valid", hint="give one character")
         if not self.header and self.schema is None:
             raise ConfigError("header=False leaves the columns without names", hint="give a schema, in the order of the columns")
         if self.newlines_in_values and self.on_bad_record == "skip":

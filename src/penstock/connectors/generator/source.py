@@ -15,10 +15,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from penstock.connectors.protocol import Limits, Planned, Position, SourceContext, Split
+from penstock.connectors.protocol import Enumerator, Limits, Planned, Position, Reader, SourceContext, Split
 from penstock.errors import ConfigError, UserCodeError
 from penstock.functions import Call, call_of, function_location
-from penstock.ids import Epoch
 from penstock.records import Batch, Records, RowType, as_batch, field_names
 
 _PIECES = 8
@@ -35,10 +34,10 @@ class GeneratorPosition(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class GeneratorSource:
-    """`function(n)` for n = 0, 1, 2, …: without `count` for ever, with `rate` that many a second in total.
+    """`function(n)` for n = 0, 1, 2, …: forever without `count`, at `rate` per second in total.
 
-    `function` must depend on n only, so that an epoch can be read again. `vectorised=True` hands it an int64 array of numbers
-    at a time; it returns a list, a RecordBatch or a Table with a row for each (`schema` says what a row is as a record).
+    `function` must depend on n only, so that an epoch can be read again. `vectorised=True` hands it an int64 array of
+    numbers; it returns a list, a RecordBatch or a Table with a row for each (`schema` says what a row is as a record).
     `partitions` defaults to the parallelism the job is first run with.
     """
 
@@ -57,10 +56,10 @@ class GeneratorSource:
         for name, least in (("count", 0), ("partitions", 1), ("batch_size", 1)):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < least):
-                raise ConfigError(f"{name}={value!r} makes no sense", hint=f"give a whole number, {least} or more")
+                raise ConfigError(f"{name}={value!r} is not valid", hint=f"give a whole number, {least} or more")
         if self.rate is not None and not (self.rate > 0 and math.isfinite(self.rate)):
-            hint = "give events a second, or leave it out for as fast as admitted"
-            raise ConfigError(f"rate={self.rate!r} makes no sense", hint=hint)
+            hint = "give events per second, or leave it out to go as fast as epochs take them"
+            raise ConfigError(f"rate={self.rate!r} is not valid", hint=hint)
         if self.schema is not None:
             field_names(self.schema)
 
@@ -77,13 +76,13 @@ class GeneratorSource:
     def row(self) -> RowType:
         return RowType(self.schema)
 
-    def enumerator(self, context: SourceContext) -> _Enumerator:
-        return _Enumerator(self, context.parallelism, in_order=bool(context.extras.get("in_order", False)))
+    def enumerator(self, context: SourceContext) -> GeneratorEnumerator:
+        return GeneratorEnumerator(self, context.parallelism, in_order=context.ordering == "time")
 
-    def reader(self) -> _Reader:
-        return _Reader(self)
+    def reader(self) -> GeneratorReader:
+        return GeneratorReader(self)
 
-    def _function_calls(self) -> tuple[Call, ...]:
+    def function_calls(self) -> tuple[Call, ...]:
         return (call_of(self.function, "function", "numbers" if self.vectorised else "n"),)
 
     def describe(self) -> str:
@@ -92,7 +91,7 @@ class GeneratorSource:
         return f"generator {getattr(self.function, '__qualname__', 'function')}: {many} events{speed}"
 
 
-class _Enumerator:
+class GeneratorEnumerator(Enumerator):
     def __init__(self, source: GeneratorSource, parallelism: int, *, in_order: bool) -> None:
         self._source = source
         self._in_order = in_order
@@ -128,7 +127,7 @@ class _Enumerator:
         )
 
     def _splits(self, partition: int, first: int, stop: int, step: int) -> list[Split]:
-        """One, or in order of event time several: what lies beyond the epoch's bound is not made in vain."""
+        """One split, or several if it is read in order of event time: the function is not called for what the epoch leaves."""
         pieces = _PIECES if self._in_order else 1
         stride = max(1, -(-(stop - first) // (step * pieces))) * step
         return [
@@ -166,12 +165,6 @@ class _Enumerator:
         due = max(0, math.floor((now_ms - at.start_ms) * source.rate / 1000))
         return due if source.count is None else min(due, source.count)
 
-    def committed(self, position: Position, epoch: Epoch) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
 
 def _next(position: Position) -> int:
     return 0 if position is None else msgspec.convert(position, GeneratorPosition).next
@@ -182,7 +175,7 @@ def _first(at: GeneratorPosition, partition: int) -> int:
     return at.next + (partition - at.next) % at.partitions
 
 
-class _Reader:
+class GeneratorReader(Reader):
     def __init__(self, source: GeneratorSource) -> None:
         self._source = source
 
@@ -218,7 +211,7 @@ class _Reader:
         given = sum(len(batch) for batch in batches)
         if given != asked:
             raise UserCodeError(
-                f"the generator's function made {given} events of {asked} numbers",
+                f"the generator's function returned {given} events for {asked} numbers",
                 detail=f"{function_location(self._source.function)}, {span}",
                 hint="with vectorised=True it must return one row for each number",
             )
@@ -229,6 +222,3 @@ class _Reader:
             f"the generator's function raised {type(error).__name__}: {error}",
             detail=f"{function_location(self._source.function)}, {what}",
         )
-
-    def close(self) -> None:
-        pass

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from penstock.connectors.protocol import Committable, CommitterContext, WriterContext
-from penstock.connectors.volatile import CommittedOnce, VolatileSink, VolatileWriter, unpack
+from penstock.connectors.protocol import CommitterContext
+from penstock.connectors.staging import CommittedOnce, VolatileCommitter, VolatileSink
 from penstock.errors import ConfigError
-from penstock.ids import Epoch
 
 _PRINTED = CommittedOnce()
 
@@ -25,9 +24,6 @@ class PrintSink(VolatileSink):
         if self.limit is not None and self.limit < 0:
             raise ConfigError(f"PrintSink cannot print {self.limit} records", hint="limit= is 0 or more, or None for all")
 
-    def writer(self, context: WriterContext) -> VolatileWriter:
-        return VolatileWriter(self.limit)
-
     def committer(self, context: CommitterContext) -> PrintCommitter:
         return PrintCommitter(self, context)
 
@@ -35,29 +31,15 @@ class PrintSink(VolatileSink):
         return f"print, as {self.prefix!r}" if self.prefix else "print"
 
 
-class PrintCommitter:
+class PrintCommitter(VolatileCommitter):
     def __init__(self, sink: PrintSink, context: CommitterContext) -> None:
+        super().__init__(context, _PRINTED)
         self._sink = sink
-        self._context = context
 
-    def commit(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
-        if not _PRINTED.first(self._context, epoch):
-            return
+    def show(self, values: list[Any], count: int) -> None:
         head = f"{self._sink.prefix}> " if self._sink.prefix else ""
-        lines: list[str] = []
-        total = 0
-        for committable in committables:
-            values, count = unpack(committable)
-            lines += [f"{head}{value}" for value in values]
-            total += count
-        lines = lines[: self._sink.limit]
-        if total > len(lines):
-            lines.append(f"{head}… and {total - len(lines)} more")
+        lines = [f"{head}{value}" for value in values[: self._sink.limit]]
+        if count > len(lines):
+            lines.append(f"{head}… and {count - len(lines)} more")
         if lines:
             print("\n".join(lines), flush=True)
-
-    def abort(self, epoch: Epoch, committables: Sequence[Committable]) -> None:
-        pass
-
-    def close(self) -> None:
-        pass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
@@ -13,9 +12,8 @@ import pyarrow.parquet as pq
 
 from penstock.connectors.formats.lines import BadRecords
 from penstock.connectors.formats.parquet_rows import ParquetRows
-from penstock.connectors.protocol import Split
+from penstock.connectors.protocol import Reader, Split
 from penstock.errors import NotFoundError, SourceError
-from penstock.ids import StepId
 from penstock.plan.shapes import shape_of
 from penstock.records import Batch
 from penstock.storage import Storage, open_storage
@@ -33,11 +31,6 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     path: str
     rows: int
     bytes: int
-
-
-def feed_folder(step: StepId) -> str:
-    """Where a step keeps what Spark read for it."""
-    return f"feeds/{quote(step, safe='').replace('.', '%2E')}"
 
 
 def write(frame: DataFrame, storage: Storage, folder: str) -> list[Piece]:
@@ -86,7 +79,7 @@ def write_batches(batches: Iterator[pa.RecordBatch], storage: Storage, path: str
     return total
 
 
-class FeedReader:
+class FeedReader(Reader):
     """Reads ranges of the files written. A split says in which storage they are."""
 
     def __init__(self, record: type | None, batch_size: int, columns: Sequence[str] | None = None) -> None:
@@ -114,8 +107,10 @@ class FeedReader:
             storage = self._storages[uri] = open_storage(uri)
         return storage
 
-    def close(self) -> None:
-        pass
+
+def first_lines(error: object, most: int = 20) -> str:
+    """What people can use of an error of Spark's."""
+    return "\n".join(str(error).splitlines()[:most])
 
 
 def feed_split(partition: str, storage: Storage, pieces: list[tuple[Piece, int, int]]) -> Split:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.connectors.protocol import Limits, Planned, Position, SourceContext, Split
+from penstock.connectors.protocol import Enumerator, Limits, Planned, Position, SourceContext, Split
 from penstock.connectors.spark_feed import frames
-from penstock.connectors.spark_feed.batches import Piece, feed_folder, feed_split, write
+from penstock.connectors.spark_feed.batches import Piece, feed_split, first_lines, write
 from penstock.errors import AlreadyExistsError, NotFoundError, PenstockError, SourceError
-from penstock.ids import Epoch
 from penstock.storage.documents import MANIFEST_BYTES, decode_json, read_small
 
 if TYPE_CHECKING:
@@ -29,12 +28,12 @@ class FramePosition(msgspec.Struct):
     rows: list[int]
 
 
-class FrameEnumerator:
+class FrameEnumerator(Enumerator):
     def __init__(self, source: DataFrameSource, context: SourceContext) -> None:
         self._source = source
         self._context = context
-        self._folder = f"{feed_folder(context.step)}/frame"
-        self._unordered = bool(context.extras.get("unordered", False))
+        self._folder = f"{context.folder}/frame"
+        self._unordered = context.ordering == "none"
         self._pieces: list[Piece] | None = None
 
     def plan(self, position: Position, limits: Limits, now_ms: int) -> Planned:
@@ -71,12 +70,6 @@ class FrameEnumerator:
             return None
         return all(a >= b for a, b in zip(here.rows, there.rows, strict=True))
 
-    def committed(self, position: Position, epoch: Epoch) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
     def _budget(self, pieces: list[Piece], limits: Limits) -> int:
         rows = sum(piece.rows for piece in pieces)
         weight = sum(piece.bytes for piece in pieces)
@@ -111,8 +104,7 @@ class FrameEnumerator:
         except PenstockError:
             raise
         except Exception as error:
-            lines = "\n".join(str(error).splitlines()[:20])
-            raise SourceError("the DataFrame cannot be computed", detail=lines) from error
+            raise SourceError("the DataFrame cannot be computed", detail=first_lines(error)) from error
         try:
             storage.create(f"{self._folder}/index.json", msgspec.json.encode(pieces))
         except AlreadyExistsError:

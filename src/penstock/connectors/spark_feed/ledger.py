@@ -8,9 +8,7 @@ from __future__ import annotations
 import logging
 import re
 
-from penstock.connectors.spark_feed.batches import feed_folder
 from penstock.errors import AlreadyExistsError, PenstockError, SourceError
-from penstock.ids import StepId
 from penstock.storage import Storage
 
 log = logging.getLogger("penstock.spark_feed")
@@ -21,9 +19,9 @@ _BATCH = re.compile(r"[0-9]{10,}")
 
 
 class Ledger:
-    def __init__(self, storage: Storage, step: StepId, query: str, checkpoint: str) -> None:
+    def __init__(self, storage: Storage, folder: str, checkpoint: str) -> None:
         self._storage = storage
-        self._folder = f"{feed_folder(step)}/{query}"
+        self._folder = folder
         self._checkpoint = checkpoint
         self._present = {int(name) for name in self._names() if _BATCH.fullmatch(name)}
 

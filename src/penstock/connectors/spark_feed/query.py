@@ -11,12 +11,11 @@ import threading
 import uuid
 from typing import TYPE_CHECKING
 
-from penstock.connectors.spark_feed.batches import write
+from penstock.connectors.protocol import SourceContext
+from penstock.connectors.spark_feed.batches import first_lines, write
 from penstock.connectors.spark_feed.handover import Handover, Offer
 from penstock.connectors.spark_feed.ledger import Ledger
 from penstock.errors import ExecutorLostError, PenstockError, SourceError
-from penstock.ids import StepId
-from penstock.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,21 +35,21 @@ class _ClosedError(Exception):
 class RunningQuery:
     """Started when made; `last` is the last batch committed, -1 for none."""
 
-    def __init__(self, frame: DataFrame, storage: Storage, step: StepId, checkpoint: str, last: int) -> None:
-        self._storage = storage
-        self._step = step
+    def __init__(self, frame: DataFrame, context: SourceContext, checkpoint: str, last: int) -> None:
+        self._storage = context.storage
+        self._step = context.step
         self._last = last
         self._handover = Handover()
         self._ready = threading.Event()
         self._failure: Exception | None = None
         try:
             writer = frame.writeStream.foreachBatch(self._on_batch).option("checkpointLocation", checkpoint)
-            self._query: StreamingQuery = writer.queryName(f"penstock-{step}-{uuid.uuid4().hex[:8]}").start()
+            self._query: StreamingQuery = writer.queryName(f"penstock-{context.step}-{uuid.uuid4().hex[:8]}").start()
             self.id = str(self._query.id)
         except Exception as error:
-            raise SourceError("the streaming query cannot be started", detail=_first_lines(error)) from error
+            raise SourceError("the streaming query cannot be started", detail=first_lines(error)) from error
         try:
-            self.ledger = Ledger(storage, step, self.id, checkpoint)
+            self.ledger = Ledger(context.storage, f"{context.folder}/{self.id}", checkpoint)
         except BaseException:
             self.close()
             raise
@@ -70,7 +69,7 @@ class RunningQuery:
         """Does Spark wait for data? Not while a batch is on its way, nor before the query has looked for the first time."""
         try:
             return str(self._query.status["message"]) == _WAITS
-        except Exception:  # what is wrong with the query is told when it is asked for a batch
+        except Exception:  # `offered` says what is wrong with the query
             return False
 
     def committed(self, number: int) -> None:
@@ -117,13 +116,13 @@ class RunningQuery:
                 return
             failed = self._query.exception()
         except Exception as error:  # it cannot even be asked
-            raise ExecutorLostError(f"the Spark session of {self._step} is gone: {_first_lines(error, 1)}") from error
+            raise ExecutorLostError(f"the Spark session of {self._step} is gone: {first_lines(error, 1)}") from error
         if isinstance(self._failure, PenstockError):
             raise self._failure
         problem = self._failure or failed
         if problem is None:
             raise SourceError("the streaming query has been stopped", hint="let Penstock stop it, by stopping the job")
-        raise SourceError("the streaming query has failed", detail=_first_lines(problem)) from self._failure
+        raise SourceError("the streaming query has failed", detail=first_lines(problem)) from self._failure
 
 
 def _stop(query: StreamingQuery) -> None:
@@ -131,7 +130,3 @@ def _stop(query: StreamingQuery) -> None:
         query.stop()
     except Exception as error:
         log.debug("stopping a streaming query: %s", error)
-
-
-def _first_lines(error: object, most: int = 20) -> str:
-    return "\n".join(str(error).splitlines()[:most])

@@ -52,7 +52,7 @@ class SparkStreamSource:
     def of(cls, frame: DataFrame, *, record: type | None = None, checkpoint: str | None = None) -> SparkStreamSource:
         """The rows of a streaming DataFrame."""
         if not getattr(frame, "isStreaming", False):
-            raise ConfigError("this is not a streaming DataFrame", hint="use DataFrameSource(df) for a batch DataFrame")
+            raise ConfigError("expected a streaming DataFrame", hint="use DataFrameSource(df) for a batch DataFrame")
         return cls(frame=frames.remember(frame), record=record, checkpoint=checkpoint)
 
     @property
@@ -133,4 +133,4 @@ def _check(record: type | None, batch_size: int) -> None:
     if record is not None:
         field_names(record)
     if batch_size < 1:
-        raise ConfigError(f"batch_size={batch_size!r} makes no sense", hint="give a whole number, 1 or more")
+        raise ConfigError(f"batch_size={batch_size!r} is not valid", hint="give a whole number, 1 or more")

@@ -17,10 +17,10 @@ import msgspec
 
 from penstock.connectors.protocol import Limits, Planned, Position, SourceContext, Split
 from penstock.connectors.spark_feed import frames
-from penstock.connectors.spark_feed.batches import feed_folder, feed_split
+from penstock.connectors.spark_feed.batches import feed_split, first_lines
+from penstock.connectors.spark_feed.folder_change import check_folder, folder_missing
 from penstock.connectors.spark_feed.handover import Offer
 from penstock.connectors.spark_feed.ledger import strangers
-from penstock.connectors.spark_feed.moved import check_place, place_missing
 from penstock.connectors.spark_feed.query import RunningQuery
 from penstock.errors import ConfigError, PenstockError, SourceError
 from penstock.ids import Epoch
@@ -97,8 +97,8 @@ class StreamEnumerator:
         context = self._context
         checkpoint = self._checkpoint()
         frame = self._frame(self._session(), checkpoint)
-        check_place(context.step, frame, checkpoint)
-        running = RunningQuery(frame, context.storage, context.step, checkpoint, last)
+        check_folder(context.step, frame, checkpoint)
+        running = RunningQuery(frame, context, checkpoint, last)
         if at is not None and at.query != running.id:
             running.close()
             detail = f"the job has read batches of the query {at.query}, and the checkpoint is of the query {running.id}"
@@ -108,10 +108,9 @@ class StreamEnumerator:
         return running
 
     def _session(self) -> SparkSession:
-        spark = self._context.extras.get("spark")
-        if spark is None:
+        if self._context.spark is None:
             raise ConfigError("a Spark feed needs a job that runs on Spark", hint="run the job with the spark executor")
-        session: SparkSession = spark()
+        session: SparkSession = self._context.spark()
         return session
 
     def _frame(self, session: SparkSession, checkpoint: str) -> DataFrame:
@@ -126,9 +125,8 @@ class StreamEnumerator:
             return reader.load()
         except Exception as error:
             if "PATH_NOT_FOUND" in str(error) and "path" in source.options:
-                raise place_missing(self._context.step, str(source.options["path"]), checkpoint) from error
-            lines = "\n".join(str(error).splitlines()[:20])
-            raise SourceError(f"Spark cannot read the format {source.format!r}", detail=lines) from error
+                raise folder_missing(self._context.step, str(source.options["path"]), checkpoint) from error
+            raise SourceError(f"Spark cannot read the format {source.format!r}", detail=first_lines(error)) from error
 
     def _checkpoint(self) -> str:
         """Where Spark keeps the query's progress: beside what the job keeps, so that the two live and die together."""
@@ -136,14 +134,13 @@ class StreamEnumerator:
             return self._source.checkpoint
         context = self._context
         if isinstance(context.storage, LocalStorage):
-            return os.path.join(context.storage.root, feed_folder(context.step), "checkpoint")
-        local = context.extras.get("local_dir")
-        if local is None:
+            return os.path.join(context.storage.root, context.folder, "checkpoint")
+        if context.local_dir is None:
             raise ConfigError(
-                "the checkpoint of the streaming query has no place",
+                "there is no folder for the checkpoint of the streaming query",
                 hint="give the source a checkpoint= that Spark can write to, such as s3a://bucket/folder",
             )
-        return os.path.join(local, context.job, feed_folder(context.step), "checkpoint")
+        return os.path.join(context.local_dir, context.job, context.folder, "checkpoint")
 
     def _splits(self, offer: Offer, readers: int) -> list[Split]:
         lanes = [offer.pieces[k::readers] for k in range(min(readers, len(offer.pieces)))]

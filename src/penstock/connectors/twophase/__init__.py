@@ -5,9 +5,9 @@ storage and write to the target from the driver, once the epoch is durable. Ever
 `penstock.connectors.protocol.Sink`.
 """
 
+from penstock.connectors.staging.rows import staged_rows
 from penstock.connectors.twophase.identity import PublishId, SinkKey
 from penstock.connectors.twophase.sqlite import SqliteSink
-from penstock.connectors.twophase.staging import staged_rows
 from penstock.connectors.twophase.transactional import Transaction, TransactionalSink
 from penstock.connectors.twophase.write_ahead import WriteAheadSink
 

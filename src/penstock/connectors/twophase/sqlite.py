@@ -41,11 +41,11 @@ class SqliteSink(TransactionalSink[sqlite3.Connection]):
         for name in (self.table, *self.columns):
             if not _IDENTIFIER.fullmatch(name) or name.lower().startswith("sqlite_") or name.lower() == EPOCHS_TABLE:
                 hint = "use letters, digits and underscores"
-                raise ConfigError(f"{name!r} cannot be the name of a table or a column", hint=hint)
+                raise ConfigError(f"{name!r} is not a valid name of a table or a column", hint=hint)
         if not self.columns or len({name.lower() for name in self.columns}) < len(self.columns):
-            raise ConfigError(f"The columns of {self.table} must be different, and at least one: {list(self.columns)}")
+            raise ConfigError(f"{self.table} needs columns with different names: {list(self.columns)}")
         if unknown := sorted(set(self.key) - set(self.columns)):
-            raise ConfigError(f"{unknown[0]!r} is in key=, but not in columns=", hint="a key is made of columns")
+            raise ConfigError(f"{unknown[0]!r} is in key=, but not in columns=", hint="list it in columns= too")
 
     def connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=30, isolation_level=None)

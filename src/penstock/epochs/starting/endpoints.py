@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.compile.order import order_of
 from penstock.config import JobConfig
 from penstock.connectors.protocol import Committer, CommitterContext, SourceContext
-from penstock.epochs.executor import Executor
+from penstock.epochs.executor import Executor, HasSession
 from penstock.epochs.planning.inputs import SourceInput
 from penstock.ids import StepId, Term
 from penstock.plan.nodes import Graph
@@ -23,14 +23,15 @@ def open_sources(graph: Graph, config: JobConfig, storage: Storage, job: Compile
         definition = node.definition
         if isinstance(definition, SourceStep):
             in_order = node.step in paced
-            extras = {
-                **executor.extras(),
-                "unordered": definition.watermarks is None,
-                "in_order": in_order,
-                "local_dir": config.local_dir,
-            }
-            known = job.known_to_others(node.step)
-            context = SourceContext(job=job.job, step=known, storage=storage, parallelism=config.parallelism, extras=extras)
+            context = SourceContext(
+                job=job.job,
+                step=job.known_to_others(node.step),
+                storage=storage,
+                parallelism=config.parallelism,
+                ordering="time" if in_order else "none" if definition.watermarks is None else "partition",
+                local_dir=config.local_dir,
+                spark=executor.session if isinstance(executor, HasSession) else None,
+            )
             found.append(SourceInput(node.step, definition, context, paced=in_order))
     return found
 

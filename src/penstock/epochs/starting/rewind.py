@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from penstock.compile.renames import by_new_name
 from penstock.config import Guarantee, JobConfig
-from penstock.connectors.protocol import Committer, Fences, KnowsPlaces, Published, Repairs, RollsBack, TellsPublished
+from penstock.connectors.protocol import Committer, Fences, KnowsPlaces, OutputSince, Repairs, RollsBack, TellsPublished
 from penstock.diagnosis.invocation import Invocation
 from penstock.errors import ConfigError, CorruptFileError, PenstockError, RepeatedOutputError, SinkError
 from penstock.failpoints import fail_point
@@ -41,7 +41,7 @@ class SinkFacts:
     step: StepId
     what: str
     can: bool
-    published: Published | None
+    published: OutputSince | None
     records: int | None
     newest: Epoch | None = None
     """The newest epoch that its target records, if it does."""
@@ -122,7 +122,7 @@ def obstacles(sinks: Sequence[SinkFacts]) -> list[str]:
     return [f"{s.step} ({s.what}): {s.published.obstacle}" for s in sinks if s.can and s.published and s.published.obstacle]
 
 
-def newest_published(published_by: Mapping[StepId, Published], guarantee: Guarantee) -> Epoch:
+def newest_published(published_by: Mapping[StepId, OutputSince], guarantee: Guarantee) -> Epoch:
     """The newest epoch that the sinks know of. Pure.
 
     At least once publishes an epoch's attempts under numbers of their own, far above those of epochs: a target that knows one of
@@ -139,7 +139,7 @@ def newest_published(published_by: Mapping[StepId, Published], guarantee: Guaran
     return found
 
 
-def newest_of(published: Published | None, guarantee: Guarantee) -> Epoch | None:
+def newest_of(published: OutputSince | None, guarantee: Guarantee) -> Epoch | None:
     """The newest epoch that a sink knows of, whatever number it was published under. Pure."""
     if published is None or published.newest is None:
         return None
@@ -206,7 +206,7 @@ def look_back(
     return back
 
 
-def _published_by(committers: Mapping[StepId, Committer], after: Epoch, guarantee: Guarantee) -> dict[StepId, Published]:
+def _published_by(committers: Mapping[StepId, Committer], after: Epoch, guarantee: Guarantee) -> dict[StepId, OutputSince]:
     """What the sinks say. One that does not answer now says nothing: its commits will be tried again and again."""
     found = {}
     for step, committer in committers.items():

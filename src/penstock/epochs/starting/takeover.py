@@ -22,7 +22,7 @@ from penstock.compile.layout import Claims
 from penstock.compile.programs import record_program
 from penstock.compile.renames import as_called_now, by_new_name, former_names
 from penstock.config import Guarantee, JobConfig
-from penstock.connectors.protocol import Committer
+from penstock.connectors.protocol import Committer, Confirms, Sweeps
 from penstock.epochs.committing.commit_protocol import commit_sinks, mark_done
 from penstock.epochs.committing.intents import read_intent
 from penstock.epochs.committing.retention import orphans
@@ -230,14 +230,14 @@ def unpublished_input(storage: Storage, head: Head) -> dict[str, LeftOut]:
 
 
 def confirm_output(storage: Storage, head: Head, committers: Mapping[StepId, Committer]) -> None:
-    """Let the sinks that can (`confirm`) make sure that what the newest epoch with output had published is still there."""
-    sinks = {step: confirm for step, committer in committers.items() if callable(confirm := getattr(committer, "confirm", None))}
+    """Have the sinks that can make sure that the output of the newest epoch that had some is still published."""
+    sinks = {step: committer for step, committer in committers.items() if isinstance(committer, Confirms)}
     manifest = head.manifest
     while manifest is not None and sinks:
         for step, items in manifest.committables.items():
-            confirm = sinks.pop(StepId(step), None)
-            if confirm is not None:
-                confirm(manifest.epoch, list(items))
+            committer = sinks.pop(StepId(step), None)
+            if committer is not None:
+                committer.confirm(manifest.epoch, list(items))
         try:
             parent = manifest.parent if manifest.back is None else None
             manifest = load_manifest(storage, parent) if parent is not None and parent in head.epochs else None
@@ -320,9 +320,8 @@ def sweep_orphans(
         storage.delete(found[start : start + 100])
     storage.child(paths.STATE).sweep_temporary(STALE_WRITERS)
     for committer in committers.values():
-        sweep = getattr(committer, "sweep", None)
-        if callable(sweep):
-            sweep()
+        if isinstance(committer, Sweeps):
+            committer.sweep()
 
 
 def processing_time(now_ms: Milliseconds, head: Manifest | None) -> Milliseconds:

@@ -236,9 +236,6 @@ class SparkExecutor:
         except Exception as error:
             log.debug("closing functions: %s", error)
 
-    def extras(self) -> dict[str, Any]:
-        return {"spark": self.session}
-
     def _prepare(self) -> None:
         job = self._job
         assert job is not None

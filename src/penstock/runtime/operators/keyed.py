@@ -81,7 +81,7 @@ class KeyedProcess(Definition):
 
     def calls(self) -> tuple[Call, ...]:
         if isinstance(self.body, Rolling):
-            return *self.body._function_calls(), *state_calls(self.body)
+            return *self.body.function_calls(), *state_calls(self.body)
         return (
             *(method_call(self.body, name, "value", "ctx", several=True) for name in self.methods),
             method_call(self.body, "on_timer", "timestamp", "ctx", optional=True, several=True),

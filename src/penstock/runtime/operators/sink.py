@@ -40,7 +40,7 @@ class SinkStep(Definition):
         return APPENDS
 
     def calls(self) -> tuple[Call, ...]:
-        return self.sink._function_calls() if isinstance(self.sink, CallsFunctions) else ()
+        return self.sink.function_calls() if isinstance(self.sink, CallsFunctions) else ()
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return SinkOperator(step, services, self.sink, services.writer_context(step))

@@ -43,8 +43,8 @@ class SourceStep(Definition):
         return timestamp if callable(timestamp) else None
 
     def calls(self) -> tuple[Call, ...]:
-        own = self.source._function_calls() if isinstance(self.source, CallsFunctions) else ()
-        return *own, *(() if self.watermarks is None else self.watermarks._function_calls())
+        own = self.source.function_calls() if isinstance(self.source, CallsFunctions) else ()
+        return *own, *(() if self.watermarks is None else self.watermarks.function_calls())
 
     def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
         return self.source.known_columns() if isinstance(self.source, KnowsColumns) else None

@@ -47,7 +47,7 @@ class Stateless(Definition):
     def calls(self) -> tuple[Call, ...]:
         arguments = ("value", "ctx") if self.what == "process" else ("value",)
         several = self.what in ("flat_map", "process")
-        inner = self.body._function_calls() if isinstance(self.body, CallsFunctions) else ()
+        inner = self.body.function_calls() if isinstance(self.body, CallsFunctions) else ()
         return call_of(self.body, self.what, *arguments, several=several), *life_cycle(self.body), *inner
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.connectors.files.reading.published import PublishedFiles
+from penstock.connectors.files.reading.published import published_rows
 from penstock.connectors.files.writing.log_format import Owner
 from penstock.connectors.files.writing.names import LOG, OWNER
 from penstock.errors import NotFoundError
@@ -83,7 +83,7 @@ def _compare(name: str, left: str | None, right: str | None, examples: int) -> O
     result.only_a = sum(count for count in surplus.values() if count > 0)
     result.only_b = -sum(count for count in surplus.values() if count < 0)
     for uri, sign, shown in ((left, 1, result.examples_a), (right, -1, result.examples_b)):
-        for row in PublishedFiles(uri).rows() if uri is not None and len(shown) < examples else ():
+        for row in published_rows(open_storage(uri)) if uri is not None and len(shown) < examples else ():
             digest = _digest(row)
             if surplus.get(digest, 0) * sign > 0:
                 shown.append(row)
@@ -96,7 +96,7 @@ def _compare(name: str, left: str | None, right: str | None, examples: int) -> O
 def _alternately(left: str | None, right: str | None) -> Iterator[tuple[int, Any]]:
     """Rows of both sides in turns; 1 for the left, -1 for the right."""
     nothing = object()
-    sides = [PublishedFiles(uri).rows() if uri is not None else iter(()) for uri in (left, right)]
+    sides = [published_rows(open_storage(uri)) if uri is not None else iter(()) for uri in (left, right)]
     for mine, yours in zip_longest(*sides, fillvalue=nothing):
         if mine is not nothing:
             yield 1, mine

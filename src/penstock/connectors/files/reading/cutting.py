@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.connectors.files.reading.places import Place, checked_size, vanished
+from penstock.connectors.files.reading.locations import Location, checked_size, vanished
 from penstock.errors import NotFoundError, SourceError
 
 _SAMPLE_BYTES = 64 << 10
@@ -22,7 +22,7 @@ _COMPRESSED_TO = 5
 """A compressed file is taken to hold this many times its bytes, when records are estimated."""
 
 
-class Cut(msgspec.Struct, frozen=True):
+class CutPoint(msgspec.Struct, frozen=True):
     """A range of a file ends at `stop`; `done`: so does the file."""
 
     stop: int
@@ -32,7 +32,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 class Cutter(Protocol):
-    def cut(self, path: str, size: int, start: int, records: int, bytes: int) -> Cut: ...
+    def cut(self, path: str, size: int, start: int, records: int, bytes: int) -> CutPoint: ...
 
 
 class LineLength:
@@ -60,28 +60,28 @@ class LineLength:
 class LineCutter:
     """Cuts after the first line end at or beyond the limit."""
 
-    def __init__(self, place: Place, lines: LineLength) -> None:
-        self._place = place
+    def __init__(self, location: Location, lines: LineLength) -> None:
+        self._location = location
         self._lines = lines
 
-    def cut(self, path: str, size: int, start: int, records: int, bytes: int) -> Cut:
+    def cut(self, path: str, size: int, start: int, records: int, bytes: int) -> CutPoint:
         if not self._lines.known:
             self._sample(path, start)
         target = start + max(1, min(bytes, round(records * self._lines.average)))
         stop = size if target >= size else self._line_end(path, target - 1, size)
-        return Cut(stop, max(1, round((stop - start) / self._lines.average)), stop - start, stop >= size)
+        return CutPoint(stop, max(1, round((stop - start) / self._lines.average)), stop - start, stop >= size)
 
     def _sample(self, path: str, start: int) -> None:
         try:
-            with self._place.open(path) as file:
+            with self._location.open(path) as file:
                 file.seek(start)
                 self._lines.learn(file.read(_SAMPLE_BYTES))
         except (FileNotFoundError, NotFoundError) as error:
             raise vanished(path) from error
 
     def _line_end(self, path: str, at: int, size: int) -> int:
-        checked_size(self._place, path, size)
-        with self._place.open(path) as file:
+        checked_size(self._location, path, size)
+        with self._location.open(path) as file:
             file.seek(at)
             while at < size:
                 chunk = file.read(min(_SAMPLE_BYTES, size - at))
@@ -101,18 +101,18 @@ class WholeCutter:
     def __init__(self, lines: LineLength) -> None:
         self._lines = lines
 
-    def cut(self, path: str, size: int, start: int, records: int, bytes: int) -> Cut:
-        return Cut(size, max(1, round(size * _COMPRESSED_TO / self._lines.average)), size, True)
+    def cut(self, path: str, size: int, start: int, records: int, bytes: int) -> CutPoint:
+        return CutPoint(size, max(1, round(size * _COMPRESSED_TO / self._lines.average)), size, True)
 
 
 class RowCutter:
     """Cuts Parquet files by rows."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, location: Location) -> None:
+        self._location = location
         self._footers: OrderedDict[tuple[str, int], list[tuple[int, int]]] = OrderedDict()
 
-    def cut(self, path: str, size: int, start: int, records: int, bytes: int) -> Cut:
+    def cut(self, path: str, size: int, start: int, records: int, bytes: int) -> CutPoint:
         groups = self._groups(path, size)
         total = sum(rows for rows, _ in groups)
         stop, taken, weight = start, 0, 0
@@ -130,7 +130,7 @@ class RowCutter:
                         stop, taken, weight = max(begin, start) + fits, fits, data * fits // rows
                     break
             begin = end
-        return Cut(stop, taken, weight, stop >= total)
+        return CutPoint(stop, taken, weight, stop >= total)
 
     def _groups(self, path: str, size: int) -> list[tuple[int, int]]:
         """Rows and bytes of each row group."""
@@ -138,9 +138,9 @@ class RowCutter:
         if known is not None:
             self._footers.move_to_end((path, size))
             return known
-        checked_size(self._place, path, size, exactly=True)
+        checked_size(self._location, path, size, exactly=True)
         try:
-            with self._place.open(path) as file:
+            with self._location.open(path) as file:
                 footer = pq.read_metadata(file)
         except pa.ArrowException as error:
             raise SourceError(f"{path} is not a Parquet file", detail=str(error)) from error

@@ -1,9 +1,9 @@
 """What of the files is read next.
 
 A source partition is a *lane*: the k-th file goes to lane k % lanes, a lane reads its files in order, and one task reads a lane.
-A job that keeps no event time here says `unordered`: then there is one lane, and what is planned of it is cut into pieces of
+A job that needs no order (`ordering="none"`) has one lane, and what is planned of it is cut into pieces of
 equal weight, each a partition for itself, so that all readers work on one big file.
-A job that reads in order of event time says `in_order`: then files are cut into pieces of one size, which are dealt out to the
+For a job that reads in order of event time (`ordering="time"`) files are cut into pieces of one size, which are dealt out to the
 lanes in turn, so that lanes move through time together though files come one after another. Where a piece ends depends on its
 file alone.
 
@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.connectors.files.formats import format_of
+from penstock.connectors.files.file_format import format_of
 from penstock.connectors.files.reading.cutting import Cutter, LineCutter, LineLength, RowCutter, WholeCutter
-from penstock.connectors.files.reading.listing import GRACE_NS, Entry, Key, Kind, Listing
-from penstock.connectors.files.reading.places import place_of, vanished
-from penstock.connectors.protocol import Limits, Planned, Position, SourceContext, Split
-from penstock.errors import NotFoundError, SourceError
-from penstock.ids import Epoch
+from penstock.connectors.files.reading.listing import GRACE_NS, InputFile, Key, KeyKind, Listing
+from penstock.connectors.files.reading.locations import location_of
+from penstock.connectors.protocol import Enumerator, Limits, Planned, Position, SourceContext, Split
+from penstock.errors import SourceError
 
 if TYPE_CHECKING:
     from penstock.connectors.files.source import FileSource
@@ -50,7 +49,7 @@ class Queued(msgspec.Struct, array_like=True):
 
 
 class FilesPosition(msgspec.Struct):
-    kind: Kind
+    kind: KeyKind
     queues: list[list[Queued]]
     ordinal: int = 0
     last: Key | None = None
@@ -77,17 +76,17 @@ class Range(msgspec.Struct, array_like=True, frozen=True):
     bytes: int = 0
 
 
-class FileEnumerator:
+class FileEnumerator(Enumerator):
     def __init__(self, source: FileSource, context: SourceContext) -> None:
         self._source = source
-        self._unordered = bool(context.extras.get("unordered", False))
-        self._in_order = bool(context.extras.get("in_order", False))
+        self._unordered = context.ordering == "none"
+        self._in_order = context.ordering == "time"
         self._lanes = source.lanes or (1 if self._unordered else max(1, context.parallelism))
-        self._place = place_of(source.path)
-        self._listing = Listing(self._place, source.path, source.watch_ms)
+        self._location = location_of(source.path)
+        self._listing = Listing(self._location, source.path, source.watch_ms)
         self._lines = LineLength()
-        self._by_line: Cutter = LineCutter(self._place, self._lines)
-        self._by_row: Cutter = RowCutter(self._place)
+        self._by_line: Cutter = LineCutter(self._location, self._lines)
+        self._by_row: Cutter = RowCutter(self._location)
         self._whole: Cutter = WholeCutter(self._lines)
 
     def plan(self, position: Position, limits: Limits, now_ms: int) -> Planned:
@@ -215,21 +214,15 @@ class FileEnumerator:
             return here is not None and here >= there.dealt
         return position is not None and covers(msgspec.convert(position, FilesPosition), there)
 
-    def committed(self, position: Position, epoch: Epoch) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
     def _without_taken_back(self, at: FilesPosition) -> None:
-        """What was read cannot be unread: if it was taken back, stop; or, if told to, go on with what replaces it."""
+        """If what was read has been taken back: stop, or with `on_taken_back="continue"` read what replaces it as well."""
         taken = self._listing.taken_back(at.last)
         if taken is None:
             return
         if self._source.on_taken_back == "fail":
             raise SourceError(
                 f"{self._source.path} has taken back what was published after epoch {taken.to}",
-                detail=f"this source has read it up to epoch {taken.read}, and cannot unread it",
+                detail=f"this source has read it up to epoch {taken.read}",
                 hint="start this job from an epoch in which it had not read that yet; "
                 'or set on_taken_back="continue" to read what replaces it as well',
             )
@@ -291,15 +284,9 @@ class FileEnumerator:
             self._assign(at, entry, target)
         return True
 
-    def _assign(self, at: FilesPosition, entry: Entry, queue: list[Queued]) -> None:
+    def _assign(self, at: FilesPosition, entry: InputFile, queue: list[Queued]) -> None:
         format_of(entry.path, self._source.format)
-        size = entry.size
-        if size < 0:
-            try:
-                size = self._place.size(entry.path)
-            except (FileNotFoundError, NotFoundError) as error:
-                raise vanished(entry.path) from error
-        queue.append(Queued(entry.path, size))
+        queue.append(Queued(entry.path, entry.size))
         at.ordinal += 1
         at.last = entry.key if at.last is None else max(at.last, entry.key)
         if at.kind == "mtime":
@@ -400,17 +387,17 @@ def _queued(at: FilesPosition) -> Iterator[tuple[int, Queued]]:
 class _Waiting:
     """The files not yet assigned, with a look ahead."""
 
-    def __init__(self, entries: Iterator[Entry]) -> None:
+    def __init__(self, entries: Iterator[InputFile]) -> None:
         self._entries = entries
-        self._ahead: list[Entry] = []
+        self._ahead: list[InputFile] = []
 
     def at_least(self, n: int) -> int:
         """How many there are, up to n."""
         self._ahead.extend(islice(self._entries, max(0, n - len(self._ahead))))
         return min(n, len(self._ahead))
 
-    def peek(self) -> Entry | None:
+    def peek(self) -> InputFile | None:
         return self._ahead[0] if self.at_least(1) else None
 
-    def take(self) -> Entry:
+    def take(self) -> InputFile:
         return self._ahead.pop(0)

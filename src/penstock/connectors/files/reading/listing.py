@@ -20,13 +20,11 @@ from typing import Literal
 
 import msgspec
 
-from penstock.connectors.files.reading.places import Place
-from penstock.connectors.files.writing.log_format import VERSION, checked_body
-from penstock.connectors.files.writing.names import LOG, entry_sequence
-from penstock.connectors.files.writing.view import Runs, beyond, holds, numbers, shared, up_to
-from penstock.errors import CorruptFileError, NotFoundError, SourceError
-from penstock.storage.documents import UNREADABLE
-from penstock.storage.protocol import is_plain_path
+from penstock.connectors.files.reading.locations import Location
+from penstock.connectors.files.writing.log_format import LogEntry, decode_entry, view_after
+from penstock.connectors.files.writing.log_view import Runs, beyond, holds, numbers, shared, up_to
+from penstock.connectors.files.writing.names import LOG, entry_path, entry_sequence
+from penstock.errors import NotFoundError, SourceError
 
 log = logging.getLogger("penstock.files")
 
@@ -36,36 +34,15 @@ _AFTER_ALL = "~"
 """In a key: after all files of the entry."""
 
 Key = tuple[int, str]
-Kind = Literal["path", "mtime", "log"]
+KeyKind = Literal["path", "mtime", "log"]
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """A file to read; `size` is -1 where only the file itself knows."""
+class InputFile(msgspec.Struct, frozen=True):
+    """A file to read."""
 
     key: Key
     path: str
     size: int
-
-
-class _LogFile(msgspec.Struct):
-    path: str
-    bytes: int | None = None
-    size: int | None = None
-
-
-class _LogEntry(msgspec.Struct):
-    files: list[_LogFile] = []
-    version: int = 1
-    epoch: int = 0
-    shown: Runs | None = None
-    held: Runs | None = None
-    number: int = 0
-
-    def path_to(self, number: int) -> Runs:
-        """The entries up to this one, on its line."""
-        if self.shown is None:
-            return ((0, number),)
-        return up_to(self.shown if holds(self.shown, number) else self.held or (), number)
 
 
 class TakenBack(msgspec.Struct, frozen=True):
@@ -84,32 +61,32 @@ class TakenBack(msgspec.Struct, frozen=True):
 class Listing:
     """What was there when it was last looked at."""
 
-    def __init__(self, place: Place, shown: str, watch_ms: int | None) -> None:
-        self._place = place
+    def __init__(self, location: Location, shown: str, watch_ms: int | None) -> None:
+        self._location = location
         self._shown = shown
         self._watch_ms = watch_ms
         self._listed_ms: int | None = None
-        self._entries: list[Entry] = []
+        self._entries: list[InputFile] = []
         self._sums: list[int] = [0]
         self._names: dict[str, int] | None = None
-        self._numbered: dict[int, str] = {}
+        self._numbered: list[int] = []
         self._runs: Runs = ()
         self._unread: list[int] = []
         self._log_to: int | None = None
         self._dropped: Key | None = None
-        self.kind: Kind = "path" if watch_ms is None else "mtime"
+        self.kind: KeyKind = "path" if watch_ms is None else "mtime"
 
     @property
     def next_look_ms(self) -> int | None:
         """When a watched folder is to be looked at again."""
         return None if self._watch_ms is None or self._listed_ms is None else self._listed_ms + self._watch_ms
 
-    def look(self, now_ms: int, kind: Kind | None, last: Key | None) -> None:
+    def look(self, now_ms: int, kind: KeyKind | None, last: Key | None) -> None:
         """List again if it is time. `kind` and `last` are the position's."""
         due = self._listed_ms is None or (self._watch_ms is not None and now_ms >= self._listed_ms + self._watch_ms)
         if not due:
             return
-        names = self._place.log() if kind in (None, "log") else None
+        names = self._location.log() if kind in (None, "log") else None
         if names is not None or kind == "log":
             self.kind = "log"
             self._look_at_log(names or [], last)
@@ -118,7 +95,7 @@ class Listing:
             self._look_at_files(last)
         self._listed_ms = now_ms
 
-    def after(self, last: Key | None, recent: Mapping[str, int]) -> Iterator[Entry]:
+    def after(self, last: Key | None, recent: Mapping[str, int]) -> Iterator[InputFile]:
         """The files not yet assigned, in order."""
         if self.kind == "mtime" and last is not None:
             for entry in self._entries[bisect_left(self._entries, last[0] - GRACE_NS, key=lambda e: e.key[0]) :]:
@@ -143,7 +120,7 @@ class Listing:
         return 0 if last is None else bisect_right(self._entries, last, key=lambda e: e.key)
 
     def _look_at_files(self, last: Key | None) -> None:
-        found = self._place.find()
+        found = self._location.find()
         if found is None:
             if self._watch_ms is None:
                 raise SourceError(
@@ -153,7 +130,7 @@ class Listing:
                 )
             found = []
         bounded = self.kind == "path"
-        self._hold([Entry((0 if bounded else f.mtime_ns, f.path), f.path, f.size) for f in found])
+        self._hold([InputFile((0 if bounded else f.mtime_ns, f.path), f.path, f.size) for f in found])
         if bounded:
             return
         known, self._names = self._names, {f.path: f.mtime_ns for f in found}
@@ -178,21 +155,21 @@ class Listing:
         if self.kind != "log" or last is None or holds(self._runs, last[0]):
             return None
         entry = self._read_entry(last[0])
-        path = entry.path_to(last[0])
-        common = shared(path, self._runs)
-        gone = list(numbers(beyond(path, common)))
+        view = view_after(last[0], entry)
+        line = up_to(view.shown if holds(view.shown, last[0]) else view.held or (), last[0])
+        common = shared(line, self._runs)
+        gone = list(numbers(beyond(line, common)))
         return TakenBack(
             to=self._read_entry(common).epoch if common else 0,
             read=entry.epoch,
             last=(common, _AFTER_ALL) if common else None,
-            paths=frozenset(self._place.join(file.path) for number in gone for file in self._read_entry(number).files),
+            paths=frozenset(self._location.join(file.path) for number in gone for file in self._read_entry(number).files),
         )
 
     def _look_at_log(self, names: list[str], last: Key | None) -> None:
-        self._numbered = {n: name for name in names if (n := entry_sequence(f"{LOG}/{name}")) is not None}
+        self._numbered = [n for name in names if (n := entry_sequence(f"{LOG}/{name}")) is not None]
         newest = max(self._numbered, default=0)
-        shown = self._read_entry(newest).shown if newest else ()
-        runs = ((0, newest),) if shown is None else shown
+        runs = view_after(newest, self._read_entry(newest) if newest else None).shown
         if self._log_to is not None and up_to(runs, self._log_to) != up_to(self._runs, self._log_to):
             self._log_to = None  # something was taken back
         self._runs = runs
@@ -220,31 +197,17 @@ class Listing:
             self._hold(self._entries + added)
         return len(self._entries) > before
 
-    def _log_entry(self, number: int) -> Iterator[Entry]:
+    def _log_entry(self, number: int) -> Iterator[InputFile]:
         for i, file in enumerate(self._read_entry(number).files):
-            size = next((n for n in (file.bytes, file.size) if n is not None), -1)
-            yield Entry((number, f"{i:08d}"), self._place.join(file.path), size)
+            yield InputFile((number, f"{i:08d}"), self._location.join(file.path), file.bytes)
 
-    def _read_entry(self, number: int) -> _LogEntry:
-        path = self._place.join(f"_log/{self._numbered.get(number, f'{number:020d}.json')}")
+    def _read_entry(self, number: int) -> LogEntry:
+        path = self._location.join(entry_path(number))
         try:
-            entry = msgspec.json.decode(checked_body(self._place.read(path), path), type=_LogEntry)
-        except (*UNREADABLE, CorruptFileError, FileNotFoundError, NotFoundError) as error:
+            return decode_entry(self._location.read(path), path, number)
+        except (FileNotFoundError, NotFoundError) as error:
             raise SourceError(f"the log entry {path} cannot be read", detail=str(error)) from error
-        if entry.version > VERSION:
-            raise SourceError(
-                f"the log entry {path} has version {entry.version}", hint=f"this Penstock knows version {VERSION}: upgrade it"
-            )
-        if entry.number not in (0, number):
-            raise SourceError(f"the log entry {path} is number {entry.number}: files were mixed up")
-        outside = next((file.path for file in entry.files if not is_plain_path(file.path)), None)
-        if outside is not None:
-            raise SourceError(
-                f"the log entry {path} names a file outside of its folder: {outside!r}",
-                hint="it was not written by a file sink: find out who can write there",
-            )
-        return entry
 
-    def _hold(self, entries: list[Entry]) -> None:
+    def _hold(self, entries: list[InputFile]) -> None:
         self._entries = sorted(entries, key=lambda e: e.key)
-        self._sums = list(accumulate((max(0, e.size) for e in self._entries), initial=0))
+        self._sums = list(accumulate((e.size for e in self._entries), initial=0))

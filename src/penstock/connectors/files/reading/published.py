@@ -12,42 +12,28 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from penstock.connectors.files.formats import FileFormat, FormatName, format_of
+from penstock.connectors.files.file_format import FileFormat, FormatName, format_of
 from penstock.connectors.files.writing.log_format import PublishedFile, read_file, shown_entries
 from penstock.errors import StateError
 from penstock.records import DICT_ROW
 from penstock.storage import Storage, open_storage
 
 
-class PublishedFiles:
+def published_files(storage: Storage) -> Iterator[PublishedFile]:
     """The published files of a folder, oldest epoch first; without what was taken back, and what is held back by a repair."""
-
-    def __init__(self, place: str | os.PathLike[str] | Storage, format: FormatName | None = None) -> None:
-        self._storage = open_storage(place) if isinstance(place, str | os.PathLike) else place
-        self._format = format
-
-    def files(self) -> Iterator[PublishedFile]:
-        for _, entry in shown_entries(self._storage):
-            yield from entry.files
-
-    def epochs(self) -> list[int]:
-        """The epochs that published something that is still shown."""
-        return [entry.epoch for _, entry in shown_entries(self._storage)]
-
-    def rows(self) -> Iterator[Any]:
-        """All rows: dicts, or strings where the files are text."""
-        for file in self.files():
-            yield from decode(read_file(self._storage, file), file.path, self._format)
+    for _, entry in shown_entries(storage):
+        yield from entry.files
 
 
-def read_published(uri: str | os.PathLike[str], format: FormatName | None = None) -> Iterator[Any]:
-    """The rows that a `FileSink` has published in a folder, in order of epochs."""
-    return PublishedFiles(uri, format).rows()
+def published_rows(storage: Storage, format: FormatName | None = None) -> Iterator[Any]:
+    """Their rows: dicts, or strings where the files are text."""
+    for file in published_files(storage):
+        yield from decode(read_file(storage, file), file.path, format)
 
 
 def read_rows(uri: str | os.PathLike[str], format: FormatName | None = None) -> list[Any]:
-    """`read_published`, as a list."""
-    return list(read_published(uri, format))
+    """All rows that a `FileSink` has published in a folder."""
+    return list(published_rows(open_storage(uri), format))
 
 
 def decode(data: bytes, path: str, format: FormatName | None = None) -> list[Any]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.connectors.files.formats import FORMATS, FormatName
-from penstock.connectors.files.reading.published import PublishedFiles, tables
+from penstock.connectors.files.file_format import FORMATS, FormatName
+from penstock.connectors.files.reading.published import published_files, published_rows, tables
 from penstock.connectors.files.writing.log_format import shown_entries
 from penstock.connectors.files.writing.names import LOG, OWNER, entry_sequence
 from penstock.data_frames import as_pandas
@@ -32,15 +32,14 @@ class Output:
     def __init__(self, storage: Storage, format: FormatName | None) -> None:
         self._storage = storage
         self._format = format
-        self._published = PublishedFiles(storage, format)
 
     def __iter__(self) -> Iterator[Any]:
         """The rows, in the order of epochs: dicts, or strings where the files are text."""
-        return self._published.rows()
+        return published_rows(self._storage, self._format)
 
     def __len__(self) -> int:
         """How many rows there are, as the log says."""
-        return sum(file.rows for file in self._published.files())
+        return sum(file.rows for file in published_files(self._storage))
 
     def __repr__(self) -> str:
         return f"<Output {self._storage.uri}: {len(self):,} rows in {len(self.paths()):,} files>"
@@ -52,15 +51,15 @@ class Output:
 
     def paths(self) -> list[str]:
         """The published files, oldest first: for other tools, such as `spark.read.parquet(*paths)`."""
-        files = [file.path for file in self._published.files()]
+        files = [file.path for file in published_files(self._storage)]
         if isinstance(self._storage, LocalStorage):
             return [os.path.join(self._storage.root, path) for path in files]
-        place = self._storage.uri.partition("?")[0]
-        return [f"{place}/{path}" for path in files]
+        location = self._storage.uri.partition("?")[0]
+        return [f"{location}/{path}" for path in files]
 
     def to_arrow(self) -> pa.Table:
         """All rows as one table: a column that some files do not have is null there. Text is a column `value`."""
-        found = tables(self._storage, self._published.files(), self._format)
+        found = tables(self._storage, published_files(self._storage), self._format)
         if not found:
             return pa.table({})
         try:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from penstock.connectors.files.formats import format_of
-from penstock.connectors.files.reading.places import checked_size, place_of
+from penstock.connectors.files.file_format import format_of
+from penstock.connectors.files.reading.locations import checked_size, location_of
 from penstock.connectors.formats.csv_rows import CsvRows
 from penstock.connectors.formats.json_rows import JsonRows
 from penstock.connectors.formats.lines import BadRecords, blocks, parsed, without_mark
 from penstock.connectors.formats.parquet_rows import ParquetRows
-from penstock.connectors.protocol import Split
+from penstock.connectors.protocol import Reader, Split
 from penstock.errors import SourceError
 from penstock.plan.shapes import shape_of
 from penstock.records import Batch, Records
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from penstock.connectors.files.source import FileSource
 
 
-class FileReader:
+class FileReader(Reader):
     def __init__(self, source: FileSource) -> None:
         self._source = source
-        self._place = place_of(source.path)
+        self._location = location_of(source.path)
         self._bad = BadRecords(source.on_bad_record == "skip", self._text)
         shape = shape_of(source.schema, source.columns)
         self._json = JsonRows(shape_of(None, None) if source._absent_stays_absent and source.schema is None else shape)
@@ -47,17 +47,14 @@ class FileReader:
     def read(self, split: Split) -> Iterator[Batch]:
         for path, start, stop, size in split.what:
             file_format = format_of(path, self._source.format)
-            checked_size(self._place, path, size, exactly=file_format.name == "parquet")
+            checked_size(self._location, path, size, exactly=file_format.name == "parquet")
             for batch in self._range(path, file_format.name, file_format.compression is not None, start, stop):
                 yield from self._sized(batch)
             self._bad.finished(path)
 
-    def close(self) -> None:
-        pass
-
     def _range(self, path: str, name: str, compressed: bool, start: int, stop: int) -> Iterator[Batch]:
         if name == "parquet":
-            with self._place.open(path) as file:
+            with self._location.open(path) as file:
                 yield from self._parquet.read(path, file, start, stop)
             return
         with self._text(path) as file:
@@ -86,7 +83,7 @@ class FileReader:
 
     def _text(self, path: str) -> BinaryIO:
         """A file of a text format, decompressed."""
-        file = self._place.open(path)
+        file = self._location.open(path)
         compression = format_of(path, self._source.format).compression
         if compression is None:
             return file

@@ -60,7 +60,7 @@ def _fields(cls: type) -> list[pa.Field]:
     try:
         hints = typing.get_type_hints(cls)
     except NameError as error:
-        what = f"The annotations of {cls.__name__} cannot be resolved"
+        what = f"the annotations of {cls.__name__} cannot be resolved"
         raise ConfigError(what, detail=str(error), hint="give schema= as a pa.schema") from error
     return [pa.field(name, _arrow_type(hints.get(name, Any), f"{cls.__name__}.{name}")) for name in names]
 
@@ -90,6 +90,6 @@ def _arrow_type(hint: Any, where: str) -> pa.DataType:
     elif dataclasses.is_dataclass(hint) or hasattr(hint, "__struct_fields__") or hasattr(hint, "_fields"):
         return pa.struct(_fields(hint))
     raise ConfigError(
-        f"There is no Arrow type for {where}, which is {getattr(hint, '__name__', hint)}",
+        f"there is no Arrow type for {where}, which is {getattr(hint, '__name__', hint)}",
         hint="give schema= as a pa.schema, or leave it out to have the types inferred",
     )

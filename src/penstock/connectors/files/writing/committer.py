@@ -13,10 +13,11 @@ import msgspec
 
 from penstock.connectors.files.writing import tidy
 from penstock.connectors.files.writing.log_format import PublishedFile, read_entries, read_entry
+from penstock.connectors.files.writing.log_view import Runs, beyond, holds, numbers, shared
 from penstock.connectors.files.writing.log_writer import PublishedLog
 from penstock.connectors.files.writing.names import DATA, check_data_path, part_attempt
-from penstock.connectors.files.writing.view import Runs, beyond, holds, numbers, shared
-from penstock.connectors.protocol import Committable, CommitterContext, Published
+from penstock.connectors.protocol import Committable, Committer, CommitterContext, OutputSince
+from penstock.connectors.staging import leftovers
 from penstock.ids import Epoch, Milliseconds
 from penstock.storage import Storage, open_storage
 from penstock.timing.durations import to_ms
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.connectors.files.sink import FileSink
 
 
-class FileCommitter:
+class FileCommitter(Committer):
     """Publishes; the folder is taken when it is made."""
 
     def __init__(self, sink: FileSink, context: CommitterContext, storage: Storage) -> None:
@@ -58,16 +59,16 @@ class FileCommitter:
 
     # --- going back --------------------------------------------------------------------------------------------------------
 
-    def published_after(self, epoch: Epoch) -> Published:
+    def published_after(self, epoch: Epoch) -> OutputSince:
         self._log.refresh()
         newest = self._log.newest or None
         if newest is None or newest <= epoch:
-            return Published(newest=newest, epochs=0, records=0)
+            return OutputSince(newest=newest, epochs=0, records=0)
         view = self._log.view
         line = self._log.line_of(epoch)
         files = [list(self._files_of(n)) for n in numbers(beyond(view.shown, shared(line, view.shown)))]
         again = [n for n in numbers(beyond(line, shared(line, view.shown))) if not holds(view.line, n)]
-        return Published(
+        return OutputSince(
             newest=newest,
             epochs=len(files),
             records=sum(file.rows for each in files for file in each),
@@ -121,8 +122,7 @@ class FileCommitter:
 
         Only after recovery has committed what the last manifest holds: until then its files are not in the log.
         """
-        listed = [entry.path for entry in self._storage.list(DATA)]
-        old = [path for path in listed if (name := part_attempt(path)) is not None and self._context.sweepable(name)]
+        old = leftovers(self._storage, DATA, part_attempt, self._context)
         if not old:
             return 0
         known: set[str] = set()  # after the listing: what was published in between is in it
@@ -139,14 +139,11 @@ class FileCommitter:
                 taken_back_ms = max(taken_back_ms, entry.created_ms)
         left = [path for path in old if path not in known]
         if taken_back_ms:
-            self._finish_taking_back(view.shown, taken_back_ms, hidden.intersection(listed))
+            self._finish_taking_back(view.shown, taken_back_ms, not hidden.isdisjoint(old))
         self._storage.delete(left)
         return len(left)
 
-    def close(self) -> None:
-        pass
-
-    def _finish_taking_back(self, shown: Runs, since_ms: Milliseconds, hidden: set[str]) -> None:
+    def _finish_taking_back(self, shown: Runs, since_ms: Milliseconds, hidden: bool) -> None:
         if self._sink.tidy:
             tidy.show_only(self._storage, [file.path for number in numbers(shown) for file in self._files_of(number)])
         if hidden:
@@ -166,7 +163,7 @@ class FileCommitter:
 def _files(committables: Sequence[Committable]) -> list[PublishedFile]:
     files = [msgspec.convert(file, PublishedFile) for committable in committables for file in committable["files"]]
     for file in files:
-        check_data_path(file.path, "A manifest")
+        check_data_path(file.path, "a manifest")
     return files
 
 

@@ -13,11 +13,11 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from penstock.connectors.files.writing.arrow_types import output_fields
-from penstock.connectors.files.writing.kinds import Kind, kind_of
+from penstock.connectors.files.writing.record_kinds import RecordKind, kind_of
+from penstock.connectors.staging.rows import plain
 from penstock.errors import SinkError
 from penstock.ids import StepId
 from penstock.records import DICT_ROW, Batch, Columns
@@ -57,7 +57,7 @@ class JsonLines:
     def _objects(self, cls: type, rows: list[Any]) -> Sequence[Any]:
         """Rows of one class as something that msgspec writes as JSON objects."""
         kind = kind_of(cls)
-        if kind is Kind.SEQUENCE:
+        if kind is RecordKind.SEQUENCE:
             names = self._columns or getattr(cls, "_fields", None) or tuple(f"f{i}" for i in range(len(rows[0])))
             try:
                 return _rows_of(names)(rows)
@@ -65,9 +65,9 @@ class JsonLines:
                 if self._columns is not None:
                     raise
                 return [{f"f{i}": value for i, value in enumerate(row)} for row in rows]
-        if kind is Kind.SCALAR:
+        if kind is RecordKind.SCALAR:
             return [{(self._columns or ("value",))[0]: row} for row in rows]
-        if kind is Kind.OBJECT and _array_like(cls):
+        if kind is RecordKind.OBJECT and _array_like(cls):
             names = output_fields(cls)
             return _rows_of(names)([attrgetter(*names)(row) if len(names) > 1 else (getattr(row, names[0]),) for row in rows])
         return rows
@@ -132,21 +132,10 @@ def _array_like(cls: type) -> bool:
     return issubclass(cls, msgspec.Struct) and cls.__struct_config__.array_like
 
 
-def plain(value: object) -> object:
-    """For msgspec: numpy's and Arrow's scalars as Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, pa.Scalar):
-        return value.as_py()
-    raise NotImplementedError(f"objects of type {type(value).__name__} are not supported")
-
-
 def _refused(step: StepId, what: str, row: object, error: Exception) -> SinkError:
     text = repr(row)
     return SinkError(
-        f"The sink {step} cannot write a record as {what}",
+        f"the sink {step} cannot write a record as {what}",
         detail=f"record: {text if len(text) <= 200 else text[:200] + '…'} ({type(row).__name__})\n{error}",
         hint="map it to built-in types, a dataclass or a msgspec Struct first",
     )

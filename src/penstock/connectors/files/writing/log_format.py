@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
+from penstock.connectors.files.writing.log_view import Runs, View, everything, numbers
 from penstock.connectors.files.writing.names import LOG, check_data_path, entry_path, entry_sequence
-from penstock.connectors.files.writing.view import Runs, View, everything, numbers
 from penstock.errors import CorruptFileError, NotFoundError
 from penstock.storage import Storage
 from penstock.storage.documents import MANIFEST_BYTES, UNREADABLE, read_small
@@ -23,7 +23,7 @@ from penstock.storage.sealed import body_of, seal
 VERSION = 2
 OWNER_VERSION = 1
 
-Kind = Literal["publish", "back", "repair", "switch"]
+EntryKind = Literal["publish", "back", "repair", "switch"]
 
 
 class PublishedFile(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class LogEntry(msgspec.Struct, frozen=True):
     job: str
     sink: str
     files: tuple[PublishedFile, ...] = ()
-    kind: Kind = "publish"
+    kind: EntryKind = "publish"
     to: int | None = None
     created_ms: int = 0
     shown: Runs | None = None
@@ -83,38 +83,31 @@ def encode_entry(entry: LogEntry) -> bytes:
     return seal(entry)
 
 
-def checked_body(data: bytes, path: str) -> bytes:
-    """The JSON of an entry without its checksum, which must match if there is one."""
+def decode_entry(data: bytes, path: str, number: int | None = None) -> LogEntry:
+    """An entry, checked; `path` is what messages call it, `number` its place in the log if known."""
     body = body_of(data)
     if body is None:
-        raise CorruptFileError(f"The log entry {path} is damaged", detail="its checksum does not match")
-    return body
-
-
-def decode_entry(data: bytes, path: str) -> LogEntry:
-    """An entry, checked; `path` is what messages call it."""
-    body = checked_body(data, path)
+        raise CorruptFileError(f"the log entry {path} is damaged", detail="its checksum does not match")
     try:
         entry = msgspec.json.decode(body, type=LogEntry)
     except UNREADABLE as error:
-        raise CorruptFileError(f"The log entry {path} cannot be read", detail=str(error)) from error
+        raise CorruptFileError(f"the log entry {path} cannot be read", detail=str(error)) from error
     if entry.version not in (1, VERSION):
         raise CorruptFileError(
-            f"The log entry {path} has version {entry.version}", hint=f"this Penstock knows version {VERSION}: upgrade it"
+            f"the log entry {path} has version {entry.version}", hint=f"this Penstock knows version {VERSION}: upgrade it"
         )
     for file in entry.files:
-        check_data_path(file.path, f"The log entry {path}")
+        check_data_path(file.path, f"the log entry {path}")
     if entry.version == VERSION and body is data:
-        raise CorruptFileError(f"The log entry {path} is damaged", detail="its checksum is missing")
+        raise CorruptFileError(f"the log entry {path} is damaged", detail="its checksum is missing")
+    if number is not None and entry.number not in (0, number):
+        raise CorruptFileError(f"the log entry {path} is number {entry.number}: files were mixed up")
     return entry
 
 
 def read_entry(storage: Storage, number: int) -> LogEntry:
-    path = f"{storage.uri}/{entry_path(number)}"
-    entry = decode_entry(read_small(storage, entry_path(number), MANIFEST_BYTES), path)
-    if entry.number not in (0, number):
-        raise CorruptFileError(f"The log entry {path} is number {entry.number}: files were mixed up")
-    return entry
+    path = entry_path(number)
+    return decode_entry(read_small(storage, path, MANIFEST_BYTES), f"{storage.uri}/{path}", number)
 
 
 def read_entries(storage: Storage, after: int = 0) -> Iterator[tuple[int, LogEntry]]:
@@ -144,7 +137,7 @@ def shown_entries(storage: Storage) -> Iterator[tuple[int, LogEntry]]:
         entry = read_entry(storage, number)
         if newest is not None and (entry.job, entry.sink) != (newest.job, newest.sink):
             raise CorruptFileError(
-                f"The log entries {entry_path(number)} and {entry_path(last)} in {storage.uri} are of two jobs or sinks",
+                f"the log entries {entry_path(number)} and {entry_path(last)} in {storage.uri} are of two jobs or sinks",
                 detail=f"{entry.job}, {entry.sink}\n{newest.job}, {newest.sink}",
                 hint="files were mixed up: restore the right one from a backup",
             )
@@ -156,7 +149,7 @@ def read_file(storage: Storage, file: PublishedFile) -> bytes:
     data = storage.read(file.path)
     if len(data) != file.bytes or (file.checksum is not None and f"{zlib.crc32(data):08x}" != file.checksum):
         raise CorruptFileError(
-            f"The published file {storage.uri}/{file.path} is damaged",
+            f"the published file {storage.uri}/{file.path} is damaged",
             detail=f"{len(data)} bytes, CRC-32 {zlib.crc32(data):08x}; the log says {file.bytes} and {file.checksum}",
         )
     return data

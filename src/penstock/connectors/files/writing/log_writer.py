@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.connectors.files.writing import view as views
+from penstock.connectors.files.writing import log_view as views
 from penstock.connectors.files.writing.log_format import (
     OWNER_VERSION,
     VERSION,
@@ -31,8 +31,8 @@ from penstock.connectors.files.writing.log_format import (
     read_entry,
     view_after,
 )
+from penstock.connectors.files.writing.log_view import View
 from penstock.connectors.files.writing.names import OWNER, entry_path
-from penstock.connectors.files.writing.view import View
 from penstock.errors import CorruptFileError, NotFoundError, SinkError, StorageError
 from penstock.ids import Epoch, JobId, StepId
 from penstock.storage import Storage
@@ -187,14 +187,14 @@ class PublishedLog:
             found = self._checked(number, read_entry(self._storage, number))
         if found.order != wanted.order:
             raise SinkError(
-                f"The sink {wanted.sink} cannot {_VERBS[wanted.kind]} epoch {wanted.epoch}: "
+                f"the sink {wanted.sink} cannot {_VERBS[wanted.kind]} epoch {wanted.epoch}: "
                 f"epoch {newest.epoch} is published already",
                 detail=f"in {self._storage.uri}",
                 hint="another driver has taken this job over; stop this one",
             )
         if not found.says_the_same(wanted):
             raise SinkError(
-                f"The sink {wanted.sink} cannot {_VERBS[wanted.kind]} epoch {wanted.epoch}: it is published with other files",
+                f"the sink {wanted.sink} cannot {_VERBS[wanted.kind]} epoch {wanted.epoch}: it is published with other files",
                 detail=f"in {self._storage.uri}/{entry_path(number)}\nthere: {_paths(found)}\nhere: {_paths(wanted)}",
                 hint="another driver has taken this job over; stop this one",
             )
@@ -221,9 +221,9 @@ class PublishedLog:
     def _foreign(self, path: str, job: str, sink: str, job_name: str = "") -> SinkError:
         name = f" ({job_name})" if job_name else ""
         return SinkError(
-            f"The folder {self._storage.uri} belongs to another job or sink",
+            f"the folder {self._storage.uri} belongs to another job or sink",
             detail=f"{path} says: job {job}{name}, sink {sink}\nthis one: job {self._owner.job}, sink {self._owner.sink}",
-            hint="give every job and every sink a folder of its own; a job that goes on must keep the name of its sink",
+            hint="give every job and every sink a folder of its own; a job that resumes must keep the name of its sink",
         )
 
 

@@ -43,7 +43,7 @@ def part_path(folder: str, epoch: Epoch, partition: int, number: int, attempt: s
 
 
 def part_attempt(path: str) -> str | None:
-    """The attempt that wrote a data file; None if it is no file of ours."""
+    """The attempt that wrote a data file; None if the name is not one of ours."""
     match = _PART.fullmatch(path.rpartition("/")[2])
     return unquote(match[1]) if match else None
 

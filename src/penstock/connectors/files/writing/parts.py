@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.csv
@@ -19,6 +18,7 @@ from penstock.connectors.files.writing.lines import LineMaker, chunks
 from penstock.connectors.files.writing.tables import CHUNK_ROWS, ColumnMaker
 from penstock.records import Batch, Records
 from penstock.storage import Storage
+from penstock.storage.pending import PendingObject
 
 ROW_GROUP_ROWS = 262_144
 ROW_GROUP_BYTES = 64 << 20
@@ -37,13 +37,12 @@ class PartFile:
         self.bytes = 0
         self.checksum = 0
         self.closed = False
-        self._stack = ExitStack()
-        self._file: BinaryIO = self._stack.enter_context(storage.writer(path))
+        self._pending = PendingObject(storage, path)
         self.sink: Any = self if compression is None else pa.CompressedOutputStream(pa.PythonFile(self, "w"), compression)
 
     def write(self, data: Any) -> int:
         size = len(data)
-        self._file.write(data)
+        self._pending.file.write(data)
         self.bytes += size
         self.checksum = zlib.crc32(data, self.checksum)
         return size
@@ -58,17 +57,12 @@ class PartFile:
         if self.sink is not self:
             self.sink.close()
         self.closed = True
-        self._stack.close()
+        self._pending.keep()
         return {"path": self.path, "rows": self.rows, "bytes": self.bytes, "checksum": f"{self.checksum:08x}"}
 
     def abandon(self) -> None:
         self.closed = True
-        with suppress(_AbandonedError):
-            self._stack.__exit__(_AbandonedError, _AbandonedError(), None)
-
-
-class _AbandonedError(Exception):
-    """Tells a storage's writer to leave nothing behind."""
+        self._pending.abandon()
 
 
 class LineFiles:
@@ -82,10 +76,6 @@ class LineFiles:
         self._max = max_rows
         self._file: PartFile | None = None
         self.finished: list[FileEntry] = []
-
-    @property
-    def open(self) -> bool:
-        return self._file is not None
 
     def write(self, batch: Batch, budget: int) -> None:
         room = self._max if self._max is None or self._file is None else self._max - self._file.rows
@@ -130,10 +120,6 @@ class TableFiles:
         self._file: PartFile | None = None
         self._writer: Any = None
         self.finished: list[FileEntry] = []
-
-    @property
-    def open(self) -> bool:
-        return self._file is not None or self._held_rows > 0 or len(self._few) > 0
 
     def write(self, batch: Batch, budget: int) -> None:
         if isinstance(batch, Records) and len(batch) < _SMALL_ROWS:

@@ -23,7 +23,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.connectors.files.writing.arrow_types import output_fields
-from penstock.connectors.files.writing.kinds import Kind, kind_of, stand_in
+from penstock.connectors.files.writing.record_kinds import RecordKind, kind_of, stand_in
 from penstock.errors import SinkError
 from penstock.ids import StepId
 from penstock.records import Batch, Columns
@@ -94,9 +94,9 @@ class ColumnMaker:
         kind = kind_of(cls) if cls is not None else None
         names: Sequence[str] | None = self._schema.names if self._schema is not None else self._columns
         try:
-            if kind is Kind.MAPPING:
+            if kind is RecordKind.MAPPING:
                 return self._mappings(rows, names)
-            if kind is Kind.SEQUENCE:
+            if kind is RecordKind.SEQUENCE:
                 names = names or getattr(cls, "_fields", None) or [f"f{i}" for i in range(len(rows[0]))]
                 try:
                     columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
@@ -106,23 +106,23 @@ class ColumnMaker:
                     width = next(width for width in map(len, rows) if width != len(names))
                     raise ValueError(f"a record has {width} fields, but there are {len(names)} columns: {', '.join(names)}")
                 return names, columns
-            if kind is Kind.OBJECT:
+            if kind is RecordKind.OBJECT:
                 assert cls is not None
                 names = names or output_fields(cls)
                 return names, [list(map(attrgetter(name), rows)) for name in names]
-            if kind is Kind.SCALAR:
+            if kind is RecordKind.SCALAR:
                 names = names or ["value"]
                 if len(names) != 1:
                     raise ValueError(f"a record is a single value, but there are {len(names)} columns: {', '.join(names)}")
                 return names, [rows]
         except (ValueError, AttributeError) as error:
             raise SinkError(
-                f"The records do not fit the columns of the sink {self._step}",
+                f"the records do not fit the columns of the sink {self._step}",
                 detail=str(error),
                 hint="make all records of one shape, or send them to sinks of their own",
             ) from error
         raise SinkError(
-            f"The sink {self._step} cannot put records of different shapes into one table",
+            f"the sink {self._step} cannot put records of different shapes into one table",
             detail="seen: " + ", ".join(sorted(cls.__name__ for cls in set(map(type, rows)))),
             hint="map them to one type, or use format='json'",
         )
@@ -174,7 +174,7 @@ class ColumnMaker:
     def _misfit(self, name: str, type_: pa.DataType | None, value: str, error: Exception) -> SinkError:
         expected = "a type that Arrow knows" if type_ is None else str(type_)
         return SinkError(
-            f"A value does not fit the column {name} of the sink {self._step}",
+            f"a value does not fit the column {name} of the sink {self._step}",
             detail=f"expected: {expected}\nfound: {value}\n{error}",
             hint="change the schema, or map the records" if self._given else "give the sink schema= with a type for all values",
         )
@@ -183,7 +183,7 @@ class ColumnMaker:
         assert self._schema is not None or self._columns is not None
         names = self._schema.names if self._schema is not None else self._columns
         return SinkError(
-            f"The field {name} is no column of the sink {self._step}",
+            f"the field {name} is not a column of the sink {self._step}",
             detail=f"columns, as in the first records: {', '.join(map(str, names or ()))}",
             hint="give the sink schema= with all columns there can be",
         )

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 from penstock.changes import with_kind_field
 from penstock.connectors.files.writing.arrow_types import arrow_schema
-from penstock.connectors.files.writing.kinds import Kind, kind_of
 from penstock.connectors.files.writing.lines import JsonLines, TextLines
 from penstock.connectors.files.writing.names import column_folder, folder_of, part_path
 from penstock.connectors.files.writing.parts import ROW_GROUP_BYTES, FileEntry, LineFiles, TableFiles
+from penstock.connectors.files.writing.record_kinds import RecordKind, kind_of
 from penstock.connectors.files.writing.tables import ColumnMaker
 from penstock.connectors.protocol import Committable, WriterContext
 from penstock.errors import PenstockError, SinkError
@@ -153,11 +153,11 @@ class FileWriter:
 
     def _field(self, name: str, value: Any) -> Any:
         kind = kind_of(value.__class__)
-        if kind is Kind.MAPPING:
+        if kind is RecordKind.MAPPING:
             return value[name]
-        if kind is Kind.OBJECT or hasattr(value, "_fields"):
+        if kind is RecordKind.OBJECT or hasattr(value, "_fields"):
             return attrgetter(name)(value)
-        if kind is Kind.SEQUENCE:
+        if kind is RecordKind.SEQUENCE:
             return itemgetter(self._columns.index(name) if self._columns else int(name.removeprefix("f")))(value)
         if name == "value":
             return value
@@ -165,7 +165,7 @@ class FileWriter:
 
     def _unplaced(self, value: object, why: str) -> PenstockError:
         return SinkError(
-            f"The sink {self._context.step} cannot tell which folder a record belongs to",
+            f"the sink {self._context.step} cannot tell which folder a record belongs to",
             detail=f"{why}\nrecord: {str(value)[:200]}",
             hint="partition_by= is a column name that all records have, or a function from a record to a string",
         )

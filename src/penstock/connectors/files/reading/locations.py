@@ -25,7 +25,7 @@ class Found(msgspec.Struct, frozen=True):
     mtime_ns: int
 
 
-class Place(Protocol):
+class Location(Protocol):
     """Files by path, as a source needs them."""
 
     @property
@@ -33,7 +33,7 @@ class Place(Protocol):
         """The folder meant, or None when the path is a glob."""
 
     def find(self) -> list[Found] | None:
-        """The files there, in no particular order and without hidden ones; None when there is no such place."""
+        """The files there, in no particular order and without hidden ones; None when there is no such location."""
 
     def log(self) -> list[str] | None:
         """The names in `_log/`; None when the folder has none."""
@@ -47,21 +47,21 @@ class Place(Protocol):
     def read(self, path: str) -> bytes: ...
 
 
-def place_of(path: str) -> Place:
+def location_of(path: str) -> Location:
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", path)
     if scheme is None:
-        return LocalPlace(os.path.abspath(os.path.expanduser(path)))
+        return LocalLocation(os.path.abspath(os.path.expanduser(path)))
     if scheme[1].lower() == "file":
-        return LocalPlace(unquote(urlsplit(path.replace("?", "%3F")).path))
-    return RemotePlace(path)
+        return LocalLocation(unquote(urlsplit(path.replace("?", "%3F")).path))
+    return RemoteLocation(path)
 
 
 def hidden(names: Iterable[str]) -> bool:
-    """Is a file under these folder names, or of this name, none of our business?"""
+    """Is a file of this name, or under these folder names, to be ignored?"""
     return any(name.startswith((".", "_")) or name.endswith(".tmp") for name in names)
 
 
-class LocalPlace:
+class LocalLocation:
     """A file, a folder with all below it, or a glob on this machine."""
 
     def __init__(self, path: str) -> None:
@@ -136,7 +136,7 @@ class LocalPlace:
             return file.read()
 
 
-class RemotePlace:
+class RemoteLocation:
     """A prefix of an object store, or a glob below one. Paths are relative to the part before the first wildcard."""
 
     def __init__(self, uri: str) -> None:
@@ -218,10 +218,10 @@ def _as_regex(pattern: str) -> str:
     return out
 
 
-def checked_size(place: Place, path: str, size: int, *, exactly: bool = False) -> None:
+def checked_size(location: Location, path: str, size: int, *, exactly: bool = False) -> None:
     """Make sure that a file still has what was seen of it when it was assigned."""
     try:
-        now = place.size(path)
+        now = location.size(path)
     except (FileNotFoundError, NotFoundError) as error:
         raise vanished(path) from error
     if now < size or (exactly and now != size):
@@ -235,6 +235,6 @@ def checked_size(place: Place, path: str, size: int, *, exactly: bool = False) -
 def vanished(path: str) -> SourceError:
     return SourceError(
         f"{path} has vanished since it was listed",
-        hint="files must stay until the job has read them; put it back, and the job goes on where it was",
+        hint="files must stay until the job has read them; put it back, and the job resumes where it was",
         nature="transient",
     )

@@ -1,9 +1,8 @@
 """Rows on their way: encoded by the workers into the job's storage, read back by the driver when the epoch is durable.
 
 A staged file is a run of blocks, each `length (4, big-endian) · CRC-32 (4) · payload`, so that neither side holds more than a
-block in memory. Of a stream that updates each block of rows is followed by one with a byte for each: its kind.
-
-The name of the file carries the attempt, so that leftovers can be told from what a manifest names.
+block in memory. Of a stream that updates each block of rows is followed by one with a byte for each: its kind. The name of the
+file carries the attempt, so that leftovers are recognised.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
 from typing import Any, BinaryIO
 from urllib.parse import quote, unquote
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from penstock.connectors.protocol import Committable, WriterContext
-from penstock.errors import CorruptFileError, SinkError, StorageError
-from penstock.ids import Epoch, StepId
+from penstock.errors import CorruptFileError, SinkError
 from penstock.records import Batch
 from penstock.storage import Storage
+from penstock.storage.pending import PendingObject
 
 BLOCK_ROWS = 4096
 
@@ -34,12 +33,8 @@ Encode = Callable[[list[Any]], bytes]
 Decode = Callable[[bytes], list[Any]]
 
 
-def sink_folder(step: StepId) -> str:
-    return f"sinks/{quote(step, safe='').replace('.', '%2E')}"
-
-
-def staged_path(step: StepId, epoch: Epoch, partition: int, attempt: str) -> str:
-    return f"{sink_folder(step)}/staged/{epoch:020d}/{partition:05d}-{quote(attempt, safe='')}.rows"
+def staged_path(context: WriterContext) -> str:
+    return f"{context.folder}/staged/{context.epoch:020d}/{context.partition:05d}-{quote(context.attempt, safe='')}.rows"
 
 
 def staged_attempt(path: str) -> str | None:
@@ -47,19 +42,18 @@ def staged_attempt(path: str) -> str | None:
     return unquote(match[1]) if match else None
 
 
-class StagingWriter:
+class StagedWriter:
     """A sink writer that stages encoded rows in the job's storage."""
 
     def __init__(self, context: WriterContext, encode: Encode) -> None:
         if context.storage is None:
             hint = "give the job a storage: WriterContext(storage=…)"
-            raise SinkError(f"The sink {context.step} has no storage to stage its rows in", hint=hint)
+            raise SinkError(f"the sink {context.step} has no storage to stage its rows in", hint=hint)
         self._storage = context.storage
         self._step = context.step
-        self._path = staged_path(context.step, context.epoch, context.partition, context.attempt)
+        self._path = staged_path(context)
         self._encode = encode
-        self._stack = ExitStack()
-        self._file: BinaryIO | None = None
+        self._pending: PendingObject | None = None
         self._few: list[Any] = []
         self._few_kinds = b""
         self._changes = False
@@ -79,14 +73,15 @@ class StagingWriter:
 
     def prepare(self) -> Committable:
         self._flush()
-        self._stack.close()
+        if self._pending is not None:
+            self._pending.keep()
         prepared = {"path": self._path if self._rows else None, "rows": self._rows}
         return {**prepared, "changes": True} if self._changes else prepared
 
     def abort(self) -> None:
         self._few = []
-        with suppress(_AbandonedError):
-            self._stack.__exit__(_AbandonedError, _AbandonedError(), None)
+        if self._pending is not None:
+            self._pending.abandon()
         self._storage.delete([self._path])
 
     def _flush(self) -> None:
@@ -100,20 +95,16 @@ class StagingWriter:
             payload = self._encode(rows)
         except Exception as error:
             raise SinkError(
-                f"The sink {self._step} cannot encode its rows",
+                f"the sink {self._step} cannot encode its rows",
                 detail=f"first row: {str(rows[0])[:200]}\n{error!r}",
                 hint="map the rows to built-in types, dataclasses or msgspec Structs, or override encode and decode",
             ) from error
-        if self._file is None:
-            self._file = self._stack.enter_context(self._storage.writer(self._path))
+        if self._pending is None:
+            self._pending = PendingObject(self._storage, self._path)
         for part in (payload, kinds) if kinds else (payload,):
-            self._file.write(_HEADER.pack(len(part), zlib.crc32(part)))
-            self._file.write(part)
+            self._pending.file.write(_HEADER.pack(len(part), zlib.crc32(part)))
+            self._pending.file.write(part)
         self._rows += len(rows)
-
-
-class _AbandonedError(Exception):
-    """Tells a storage's writer to leave nothing behind."""
 
 
 def staged_rows(storage: Storage, committables: Sequence[Committable], decode: Decode) -> Iterator[list[Any]]:
@@ -140,7 +131,7 @@ def staged_blocks(
                 rows += len(block)
                 yield block, kinds
         if rows != committable["rows"]:
-            raise CorruptFileError(f"The staged rows {storage.uri}/{path} are {rows}, not {committable['rows']}")
+            raise CorruptFileError(f"the staged rows {storage.uri}/{path} are {rows}, not {committable['rows']}")
 
 
 def _payload(file: BinaryIO, storage: Storage, path: str) -> bytes | None:
@@ -156,28 +147,11 @@ def _payload(file: BinaryIO, storage: Storage, path: str) -> bytes | None:
 
 
 def _damaged(storage: Storage, path: str) -> CorruptFileError:
-    return CorruptFileError(f"The staged rows {storage.uri}/{path} are damaged")
+    return CorruptFileError(f"the staged rows {storage.uri}/{path} are damaged")
 
 
 def staged_paths(committables: Sequence[Committable]) -> list[str]:
     return [committable["path"] for committable in committables if committable["path"] is not None]
-
-
-def discard(storage: Storage, paths: list[str]) -> None:
-    """Remove staged rows that have arrived. What cannot be removed now is swept later, and is no reason to fail a commit."""
-    with suppress(StorageError):
-        storage.delete(paths)
-
-
-def sweep_staged(storage: Storage, step: StepId, sweepable: Callable[[str], bool]) -> int:
-    """Remove staged rows of old attempts; only after recovery has committed what the last manifest holds."""
-    left = [
-        listed.path
-        for listed in storage.list(f"{sink_folder(step)}/staged")
-        if (attempt := staged_attempt(listed.path)) is not None and sweepable(attempt)
-    ]
-    storage.delete(left)
-    return len(left)
 
 
 def encode_rows(rows: list[Any]) -> bytes:
@@ -193,12 +167,15 @@ def decode_rows(data: bytes, row: Any = Any) -> list[Any]:
     return rows
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """For msgspec: numpy's and Arrow's scalars as Python's."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
         return value.tolist()
+    if isinstance(value, pa.Scalar):
+        return value.as_py()
     raise NotImplementedError(f"objects of type {type(value).__name__} are not supported")
 
 
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=plain)

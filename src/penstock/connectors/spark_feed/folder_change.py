@@ -19,35 +19,35 @@ from penstock.ids import StepId
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PLACE = re.compile(r"FileSource\[([^\]]*)\]")
+_FOLDER = re.compile(r"FileSource\[([^\]]*)\]")
 _GLOB = re.compile(r"[*?\[{]")
 ENTRIES = 1000
 """How many of the files that were read last are looked at."""
 
 
-def check_place(step: StepId, frame: DataFrame, checkpoint: str) -> None:
+def check_folder(step: StepId, frame: DataFrame, checkpoint: str) -> None:
     """`ConfigError` if none of the files that the query has read is where the source reads now."""
-    now = file_place(frame)
+    now = file_folder(frame)
     if now is None:
         return
     read = files_read(checkpoint)
     if read and not any(file == now or file.startswith(f"{now.rstrip('/')}/") for file in read):
-        raise place_changed(step, old_place(read), now)
+        raise folder_changed(step, old_folder(read), now)
 
 
-def file_place(frame: DataFrame) -> str | None:
+def file_folder(frame: DataFrame) -> str | None:
     """The folder that a streaming DataFrame reads files of; None if there is not exactly one."""
-    found = set(_PLACE.findall(str(frame._jdf.queryExecution().analyzed().toString())))
+    found = set(_FOLDER.findall(str(frame._jdf.queryExecution().analyzed().toString())))
     return plain(found.pop()) if len(found) == 1 else None
 
 
-def plain(place: str) -> str:
+def plain(folder: str) -> str:
     """A folder or file as the checkpoint would name it: absolute, decoded, without `file:` and what follows a wildcard."""
-    if place.startswith("file:"):
-        place = "/" + unquote(place.removeprefix("file:")).lstrip("/")
-    if (glob := _GLOB.search(place)) is not None:
-        place = place[: glob.start()].rpartition("/")[0] or "/"
-    return place if "://" in place else os.path.abspath(place)
+    if folder.startswith("file:"):
+        folder = "/" + unquote(folder.removeprefix("file:")).lstrip("/")
+    if (glob := _GLOB.search(folder)) is not None:
+        folder = folder[: glob.start()].rpartition("/")[0] or "/"
+    return folder if "://" in folder else os.path.abspath(folder)
 
 
 def files_read(checkpoint: str) -> list[str]:
@@ -70,24 +70,24 @@ def _escaped(path: str) -> str:
     return _GLOB.sub(lambda found: f"%{ord(found[0]):02X}", path)
 
 
-def old_place(read: list[str]) -> str:
+def old_folder(read: list[str]) -> str:
     folders = [file.rpartition("/")[0] for file in read]
     return folders[-1] if "://" in folders[-1] else os.path.commonpath(folders)
 
 
-def place_changed(step: StepId, old: str, now: str) -> ConfigError:
+def folder_changed(step: StepId, old: str, now: str) -> ConfigError:
     return ConfigError(
         f"the source {step!r} reads {now}, and has read {old} until now",
-        detail="Spark's checkpoint of the query knows the files of the old folder only",
+        detail="Spark's checkpoint of the query knows only the files of the old folder",
         hint="give the source its old path; or give the step another name, which reads all files of the new folder",
     )
 
 
-def place_missing(step: StepId, place: str, checkpoint: str) -> ConfigError:
+def folder_missing(step: StepId, folder: str, checkpoint: str) -> ConfigError:
     """Spark says that there is nothing where a source is to read."""
     read = files_read(checkpoint)
-    before = f"; it has read {old_place(read)} until now" if read else ""
+    before = f"; it has read {old_folder(read)} until now" if read else ""
     return ConfigError(
-        f"the source {step!r} reads {place}, which does not exist{before}",
-        hint="make the folder, or give the source " + ("its old path" if read else "the path that is meant"),
+        f"the source {step!r} reads {folder}, which does not exist{before}",
+        hint="make the folder, or give the source " + ("its old path" if read else "the right path"),
     )

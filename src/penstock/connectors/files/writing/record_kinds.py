@@ -10,7 +10,7 @@ from functools import cache
 import msgspec
 
 
-class Kind(enum.Enum):
+class RecordKind(enum.Enum):
     MAPPING = "mapping"
     SEQUENCE = "sequence"
     OBJECT = "object"
@@ -18,25 +18,25 @@ class Kind(enum.Enum):
 
 
 @cache
-def kind_of(cls: type) -> Kind:
+def kind_of(cls: type) -> RecordKind:
     """How to take the records of a class apart.
 
     >>> kind_of(tuple), kind_of(int)
-    (<Kind.SEQUENCE: 'sequence'>, <Kind.SCALAR: 'scalar'>)
+    (<RecordKind.SEQUENCE: 'sequence'>, <RecordKind.SCALAR: 'scalar'>)
     """
     if issubclass(cls, Mapping):
-        return Kind.MAPPING
+        return RecordKind.MAPPING
     if issubclass(cls, tuple | list):
-        return Kind.SEQUENCE
+        return RecordKind.SEQUENCE
     if dataclasses.is_dataclass(cls) or issubclass(cls, msgspec.Struct):
-        return Kind.OBJECT
-    return Kind.SCALAR
+        return RecordKind.OBJECT
+    return RecordKind.SCALAR
 
 
 def stand_in(classes: set[type]) -> type | None:
     """One class that stands for several, if their records make one table; else None."""
     if len(classes) == 1:
         return next(iter(classes))
-    stands = {Kind.SCALAR: object, Kind.MAPPING: dict, Kind.SEQUENCE: tuple}
+    stands = {RecordKind.SCALAR: object, RecordKind.MAPPING: dict, RecordKind.SEQUENCE: tuple}
     kinds = {kind_of(cls) for cls in classes}
     return stands.get(kinds.pop()) if len(kinds) == 1 else None

@@ -1,4 +1,4 @@
-"""Which format a file has, by its name, and what that means for cutting it."""
+"""The format of a file, by its name."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def format_of(path: str, given: FormatName | None) -> FileFormat:
     name = given or (_EXTENSIONS.get(parts[-1]) if parts else None)
     if name is None:
         raise SourceError(
-            f"the format of {path} cannot be told from its name",
-            hint=f'say format="json" (or another of {", ".join(FORMATS)}), or narrow the path to the files that are meant',
+            f"the format of {path} is not clear from its name",
+            hint=f"set format= to one of {', '.join(FORMATS)}, or narrow the path to the files that you mean",
             nature="configuration",
         )
     return FileFormat(name, None if name == "parquet" else compression)
