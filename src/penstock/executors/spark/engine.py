@@ -36,7 +36,7 @@ class SparkEngine:
             return
         self._context, self._scheduler, self.worked = context, None, False
         if context is not None:
-            self._releases = context.getConf().get("spark.dynamicAllocation.enabled") == "true"
+            self._releases = context._conf.get("spark.dynamicAllocation.enabled") == "true"  # getConf() copies, a call for each
             if not self._own:
                 context.addJobTag(TAG)
 
