@@ -119,6 +119,7 @@ def describe_state(declaration: StateDeclaration) -> StateInfo:
         namespace=declaration.namespace,
         ttl_time=state.ttl.time if state is not None and state.ttl is not None else "",
         key_fields=None if declaration.key_fields is None else list(declaration.key_fields),
+        scope=declaration.scope,
     )
 
 
@@ -184,6 +185,8 @@ def _clocks(was: StateInfo, now: StateInfo) -> list[str]:
 
 def _refusal(was: StateInfo, now: StateInfo) -> tuple[str, str] | None:
     """Why the state cannot be resumed, whatever its values are; and what to do."""
+    if was.scope != now.scope:
+        return f"it was {was.scope} state and is {now.scope} state now", ANOTHER_NAME
     if was.kind != now.kind:
         return f"it was a {was.kind} state and is a {now.kind} state now", ANOTHER_NAME
     if was.what and now.what and was.what != now.what:

@@ -16,7 +16,7 @@ from penstock.compile.stages import StagedPlan
 from penstock.ids import Milliseconds, Term
 from penstock.jobs.manifest import StateInfo, StateLayout
 from penstock.state.files.durable import FileRef
-from penstock.state.key_groups import KeyGroups, groups_of
+from penstock.state.key_groups import ANY_GROUP, SHARED_GROUP, KeyGroups, groups_of
 
 StateIds = dict[tuple[str, str], int]
 
@@ -83,18 +83,24 @@ def _chain(before: StateLayout, ids: Iterable[int], groups: range) -> list[FileR
     wanted = set(ids)
     found: list[FileRef] = []
     for old_ids, partitions in zip(before.stages, before.chains, strict=True):
-        if not wanted & set(old_ids):
+        kept = wanted & set(old_ids)
+        if not kept:
             continue
         for partition, chain in enumerate(partitions):
             owned = groups_of(partition, before.parallelism, before.max_parallelism)
             lo, hi = max(owned.start, groups.start), min(owned.stop, groups.stop)
             if lo < hi:
-                found += [_narrowed(ref, max(lo, ref.lo), min(hi, ref.hi)) for ref in chain if max(lo, ref.lo) < min(hi, ref.hi)]
+                found += _narrowed(chain, lo, hi)
+        if any(before.ids[str(number)].scope == "broadcast" for number in kept):  # the copies are the same
+            found += _narrowed(partitions[-1], SHARED_GROUP, ANY_GROUP.stop)
     return found
 
 
-def _narrowed(ref: FileRef, lo: int, hi: int) -> FileRef:
-    return msgspec.structs.replace(ref, lo=lo, hi=hi)
+def _narrowed(chain: list[FileRef], lo: int, hi: int) -> list[FileRef]:
+    """What a chain has of these groups."""
+    return [
+        msgspec.structs.replace(ref, lo=max(lo, ref.lo), hi=min(hi, ref.hi)) for ref in chain if max(lo, ref.lo) < min(hi, ref.hi)
+    ]
 
 
 def _earliest(before: StateLayout, ids: Iterable[int]) -> dict[int, Milliseconds]:

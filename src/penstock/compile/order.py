@@ -55,12 +55,18 @@ def order_of(graph: Graph) -> OrderOf:
     """Steps whose output is seen in order by one that follows, whatever is between."""
     with_ticks: set[StepId] = set()
     takers: set[StepId] = set()
+    seen_as_given: set[StepId] = set()
+    """Steps that see order, and those that hand records to one without an exchange: nothing else merges their inputs."""
     for node in reversed(list(graph)):
         here = sees_order(node.definition)
         again = isinstance(node.definition, MergeStep | WindowStep)  # which have ticks of their own
         if here or asks_time(node.definition) or (node.step in with_ticks and not again):
             takers.add(node.step)
+        if here:
+            seen_as_given.add(node.step)
         for edge in node.inputs:
+            if edge.exchange is None and node.step in seen_as_given:
+                seen_as_given.add(edge.step)
             if here or node.step in wanted:
                 wanted.add(edge.step)
             if node.step in takers:
@@ -74,7 +80,7 @@ def order_of(graph: Graph) -> OrderOf:
     in_turn = frozenset(
         node.step
         for node in graph
-        if len(node.inputs) > 1 and sees_order(node.definition) and any(edge.step in ordered for edge in node.inputs)
+        if len(node.inputs) > 1 and node.step in seen_as_given and any(edge.step in ordered for edge in node.inputs)
     )
     return OrderOf(ordered=ordered, takers=frozenset(takers), in_turn=in_turn, paced=paced)
 

@@ -26,9 +26,9 @@ from penstock.storage import Storage
 from penstock.storage.documents import MANIFEST_BYTES, UNREADABLE, read_small
 from penstock.storage.sealed import enclose, enclosed
 
-VERSIONS = (1, 2, 3)
-"""2: keys are grouped by another `key_hash` than 1. 3: a source has a rest. Otherwise 1 is written, and an older Penstock can go
-on with the job."""
+VERSIONS = (1, 2, 3, 4)
+"""2: keys are grouped by another `key_hash` than 1. 3: a source has a rest. 4: a state is not kept by key. Otherwise 1 is
+written, and an older Penstock can resume the job."""
 
 
 class SourceState(msgspec.Struct, frozen=True):
@@ -136,6 +136,8 @@ class EpochInput(msgspec.Struct, frozen=True):
 
 def version_of(layout: StateLayout, sources: Mapping[str, SourceState]) -> int:
     """The format that a manifest with this state and these sources is of."""
+    if any(info.scope != "keyed" for info in layout.ids.values()):
+        return VERSIONS[3]
     if any(state.rest for state in sources.values()):
         return VERSIONS[2]
     return VERSIONS[0] if layout.key_hash == CRC32 else VERSIONS[1]

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from penstock.changes import APPENDS, Changes
+from penstock.errors import PlanError
 from penstock.functions import Call
 from penstock.ids import StepId
-from penstock.state.descriptors import State
+from penstock.state.descriptors import MapState, OperatorListState, State
 
 if TYPE_CHECKING:
     from penstock.plan.schema import Schema
@@ -22,6 +23,9 @@ DEAD_LETTERS = "dead-letters"
 """The side output that gets the records a step with `errors="dead_letter"` could not process."""
 
 KeyFields = tuple[str | int, ...]
+
+Scope = Literal["keyed", "broadcast", "operator"]
+"""Whose a state is: of each key; of the step, the same in all its partitions; of each partition of the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,20 @@ class StateDeclaration:
     """So many bytes (a window) follow the key."""
     key_fields: KeyFields | None = None
     """The fields that the key is made of; None if a function makes it."""
+    scope: Scope = "keyed"
+
+    def __post_init__(self) -> None:
+        kinds = {"broadcast": MapState.kind, "operator": OperatorListState.kind}
+        where = f"state {self.name!r} of step {self.step!r}"
+        if self.kind != kinds.get(self.scope, self.kind) or (self.scope == "keyed" and self.kind == OperatorListState.kind):
+            raise PlanError(
+                f"{where}: {self.scope} state of kind {self.kind!r}",
+                hint="broadcast state is a MapState, operator state an OperatorListState; all others are kept by key",
+            )
+        if self.scope != "keyed" and self.state is not None and self.state.ttl is not None:
+            raise PlanError(
+                f"{where}: {self.scope} state has no time to live", hint="leave ttl= out; remove what has had its time"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

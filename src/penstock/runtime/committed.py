@@ -14,7 +14,6 @@ from penstock.runtime.job import CompiledJob, Stage
 from penstock.runtime.layer_cache import Entries, LayerCache
 from penstock.runtime.messages import EpochOrder, PartitionState
 from penstock.state.files.durable import Block, FileRef, read_entries
-from penstock.state.key_groups import groups_of
 from penstock.state.overlay.layers import Layered, Layers, Reads
 from penstock.state.stores.local import open_at, store_path
 from penstock.state.stores.store import LocalStore, StoreView
@@ -131,8 +130,7 @@ class CommittedState:
         return chain
 
     def _read(self, ref: FileRef) -> Iterator[Block]:
-        groups = groups_of(self._partition, self._job.parallelism, self._job.max_parallelism)
-        return read_entries(self._job.storage, ref, groups=groups, keep=frozenset(self._stage.state_ids).__contains__)
+        return read_entries(self._job.storage, ref, keep=frozenset(self._stage.state_ids).__contains__)
 
     def get(self, key: bytes) -> bytes | None:
         reads = self._reads or self.reads()

@@ -98,6 +98,8 @@ class TaskReport(msgspec.Struct):
     resting: dict[str, Milliseconds] = {}
     """The watermarks of steps that are idle."""
     next_due: dict[int, Milliseconds] = {}
+    copies: dict[str, str] = {}
+    """Of each step with broadcast state, what has changed in this copy of it, as a digest."""
     metrics: dict[str, StepMetrics] = {}
     failure: Failure | None = None
     warnings: dict[str, str] = {}

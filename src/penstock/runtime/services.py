@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,10 +16,14 @@ from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
 from penstock.runtime.committed import CommittedState
 from penstock.runtime.job import CompiledJob, Stage
 from penstock.runtime.messages import EpochOrder
+from penstock.state.descriptors import MapState, OperatorListState
 from penstock.state.encoding.keys import key_codec
-from penstock.state.key_groups import groups_of
+from penstock.state.key_groups import DealtGroups, groups_of
+from penstock.state.overlay.broadcast import BroadcastHandle, BroadcastState
+from penstock.state.overlay.elements import OperatorList
 from penstock.state.overlay.keyed import Clocks, KeyedState
 from penstock.state.overlay.timers import TimerQueue
+from penstock.state.overlay.writes import StateLabel
 
 if TYPE_CHECKING:
     from penstock.runtime.operators.observer import Observer
@@ -140,6 +144,7 @@ class Services:
         self.warnings: dict[StepId, str] = {}
         self.committed = CommittedState(job, stage, partition, order)
         self.keyed: list[StatePart] = []
+        self.copies: dict[StepId, BroadcastState] = {}
         self._pool = pool
 
     def start_watermark(self, step: StepId) -> Milliseconds:
@@ -190,6 +195,39 @@ class Services:
         )
         self.keyed.append(keyed)
         return keyed
+
+    def broadcast_state(
+        self, step: StepId, states: Mapping[str, MapState[Any, Any]], watermark: Milliseconds, function: Any
+    ) -> dict[str, BroadcastHandle]:
+        """Broadcast state of a step, by name."""
+        kept = BroadcastState(self.committed, self.job.key_groups, Clocks(watermark, self.processing_time))
+        self.keyed.append(kept)
+        self.copies[step] = kept
+
+        def handle(name: str, state: MapState[Any, Any]) -> BroadcastHandle:
+            label, number = StateLabel(step=step, state=name, function=function), self.state_id(step, name)
+            made = kept.attach(lambda keyed, cell: BroadcastHandle(keyed, cell, state, number, label))
+            assert isinstance(made, BroadcastHandle)
+            return made
+
+        found = {name: handle(name, state) for name, state in states.items()}
+        kept.enter_whole()
+        return found
+
+    def operator_list(self, step: StepId, name: str, state: OperatorListState[Any], function: Any) -> OperatorList:
+        """A list of this partition of a step."""
+        groups = self.job.key_groups
+        kept = OperatorList(
+            self.committed,
+            state,
+            epoch=self.order.epoch,
+            state_id=self.state_id(step, name),
+            groups=groups_of(self.partition, self.job.parallelism, self.job.max_parallelism),
+            key_groups=DealtGroups(groups.count, groups.hash),
+            label=StateLabel(step=step, state=name, function=function),
+        )
+        self.keyed.append(kept)
+        return kept
 
     def writer_context(self, step: StepId) -> WriterContext:
         return WriterContext(

@@ -333,6 +333,7 @@ class Task:
             for part in operator.states:
                 parts.append(operator.busy_with(operator.changes, part))
                 report.next_due.update(part.next_due())
+        report.copies = {step: copy.digest for step, copy in services.copies.items()}
         self._write_delta([part for part in parts if part], services.committed)
         report.origin = services.committed.origin
         if services.committed.store is not None:

@@ -207,6 +207,34 @@ class MapState(State, Generic[K, T]):
         raise _unbound()
 
 
+class OperatorListState(State, Generic[T]):
+    """A list of each partition of a step without keys. When the parallelism changes its elements are dealt out anew; `united`:
+    every partition gets those of all."""
+
+    kind = "elements"
+
+    def __init__(self, value_type: Any = None, *, united: bool = False, codec: Any = None, **evolving: Unpack[Evolving]) -> None:
+        super().__init__(value_type, None, codec, evolving)
+        self.united = united
+
+    def add(self, value: T) -> None:
+        raise _unbound()
+
+    append = add
+
+    def extend(self, values: Iterable[T]) -> None:
+        raise _unbound()
+
+    def update(self, values: Iterable[T]) -> None:
+        raise _unbound()
+
+    def __iter__(self) -> Iterator[T]:
+        raise _unbound()
+
+    def __len__(self) -> int:
+        raise _unbound()
+
+
 class ReducingState(State, Generic[T]):
     """One value for each key: all values added, combined by `function`."""
 

@@ -2,7 +2,7 @@
 
 Law: every key is in exactly one group, every group in exactly one partition, and the groups of a partition are contiguous. A
 key's group never changes, for `max_parallelism` and the key hash are kept with the state; a change of parallelism moves whole
-ranges of groups.
+ranges of groups. State that is not kept by key has groups of its own making: see `SharedGroup` and `DealtGroups`.
 
 The key hash has a version, because what an older Penstock wrote is grouped by an older one (decision 22):
 
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
+import msgspec
 import numpy as np
 
 from penstock.errors import ConfigError, StateError
@@ -73,6 +74,53 @@ class KeyGroups:
             numbers *= np.uint64(_SECOND)  # in 64 bits that wrap around: those that are taken are below
             numbers >>= np.uint64(32)
         return (numbers % np.uint64(self.count)).astype(np.int64)
+
+
+SHARED_GROUP = 65535
+"""Where broadcast state is: above the groups of all keys. Every partition has a copy of it; that of the last one counts."""
+
+ANY_GROUP = range(SHARED_GROUP + 1)
+"""Whatever groups there are: of the files of a partition, what is in them."""
+
+POSITIONS = 1 << 16
+
+
+class SharedGroup(KeyGroups):
+    """Of broadcast state: all of it is in one group."""
+
+    def of(self, encoded: bytes, namespace: int = 0) -> int:
+        return SHARED_GROUP
+
+    def of_many(self, encoded: Sequence[bytes], namespace: int = 0) -> Groups:
+        return np.full(len(encoded), SHARED_GROUP, dtype=np.int64)
+
+
+class DealtGroups(KeyGroups):
+    """Of operator state: a key is an array that ends with a position from 0 to 65535, of which each group has a stretch. So
+    elements stay with their partition, and are spread evenly over other partitions, or other groups."""
+
+    def of(self, encoded: bytes, namespace: int = 0) -> int:
+        position: int = msgspec.msgpack.decode(encoded)[-1]
+        return position * self.count // POSITIONS
+
+    def of_many(self, encoded: Sequence[bytes], namespace: int = 0) -> Groups:
+        return np.array([self.of(key) for key in encoded], dtype=np.int64)
+
+    def position(self, group: int) -> int:
+        """The first position of a group."""
+        return -(-group * POSITIONS // self.count)
+
+
+def grouping(scope: str, key_groups: KeyGroups) -> KeyGroups:
+    """How the keys of a state of this scope are grouped, in a job with these groups."""
+    kind = {"broadcast": SharedGroup, "operator": DealtGroups}.get(scope)
+    return key_groups if kind is None else kind(key_groups.count, key_groups.hash)
+
+
+def kept_groups_of(partition: int, parallelism: int, max_parallelism: int) -> range:
+    """The groups of which a snapshot takes the entries from a partition: its own, and from the last one also the shared group."""
+    own = groups_of(partition, parallelism, max_parallelism)
+    return range(own.start, ANY_GROUP.stop) if partition == parallelism - 1 else own
 
 
 def default_max_parallelism(parallelism: int) -> int:

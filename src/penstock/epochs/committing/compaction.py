@@ -21,7 +21,7 @@ from penstock.ids import Epoch, JobId
 from penstock.jobs import paths
 from penstock.state.files.durable import FileIdentity, FileRef, write_base, write_merged_delta
 from penstock.state.files.merging import live, read_chain
-from penstock.state.key_groups import groups_of
+from penstock.state.key_groups import ANY_GROUP
 from penstock.storage import Storage
 
 NEW_BASE_AT = 0.65
@@ -101,8 +101,7 @@ def merge(storage: Storage, task: MergeTask) -> FileRef:
     """Carry a merge out, streaming: nothing but a few blocks of each file is in memory."""
     name = paths.state_file(task.stage, task.partition, task.epoch, task.attempt, "base" if task.base else "delta")
     identity = FileIdentity(task.job, task.epoch, str(task.stage), task.partition, task.attempt)
-    groups = groups_of(task.partition, task.parallelism, task.max_parallelism)
-    entries = read_chain(storage, task.files, groups, frozenset(task.state_ids).__contains__)
+    entries = read_chain(storage, task.files, ANY_GROUP, frozenset(task.state_ids).__contains__)
     covers = task.files[-1].mark
     fail_point("compaction:write")
     if task.base:

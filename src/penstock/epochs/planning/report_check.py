@@ -1,14 +1,15 @@
 """May an epoch be committed? A pure function of the reports.
 
-Law: an epoch is committed only if every task of every stage reported, and all consumers of a task consumed the same attempt
-of it: the one whose report is here.
+Laws: an epoch is committed only if
+- every task of every stage reported, and all consumers of a task consumed the same attempt of it: the one whose report is here;
+- all partitions of a step have changed its broadcast state in the same way.
 """
 
 from __future__ import annotations
 
 from penstock import errors
 from penstock.diagnosis.tracebacks import whole_tracebacks
-from penstock.errors import EpochFailedError, PenstockError
+from penstock.errors import EpochFailedError, PenstockError, StateError
 from penstock.runtime.job import CompiledJob
 from penstock.runtime.messages import Failure, TaskReport
 
@@ -25,6 +26,8 @@ def check_reports(job: CompiledJob, reports: list[TaskReport]) -> None:
             "not every task reported exactly once",
             detail=f"missing (stage, partition): {sorted(wanted - found.keys())}; reports: {len(reports)} of {len(wanted)}",
         )
+    for each in job.stages:
+        _check_copies([found[each.index, partition] for partition in range(job.parallelism)])
     for (stage, partition), report in found.items():
         if stage == 0:
             continue
@@ -36,6 +39,19 @@ def check_reports(job: CompiledJob, reports: list[TaskReport]) -> None:
                     f"another task consumed {reported}",
                     hint="a stage was run again after a loss while some tasks had already read it; the epoch is planned anew",
                 )
+
+
+def _check_copies(reports: list[TaskReport]) -> None:
+    """Broadcast state is the same in all partitions as long as all change it alike."""
+    first = reports[0]
+    for step, digest in first.copies.items():
+        others = [report.partition for report in reports if report.copies[step] != digest]
+        if others:
+            raise StateError(
+                f"the broadcast state of step {step!r} has been changed in different ways by its partitions",
+                detail=f"partitions that differ from partition {first.partition}: {', '.join(map(str, others))}",
+                hint="let it depend on broadcast records and on itself only: on no key, partition, clock or random number",
+            )
 
 
 def revive(failure: Failure) -> PenstockError:

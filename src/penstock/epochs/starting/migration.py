@@ -33,7 +33,7 @@ from penstock.state.entries.rewriting import EntryRewriter, ValueRewriter
 from penstock.state.entries.store_keys import HEAD_SIZE, group_of_store_key, state_id_of_store_key, timer_key
 from penstock.state.files.durable import FileIdentity, FileRef, write_merged_delta
 from penstock.state.files.merging import read_live
-from penstock.state.key_groups import groups_of
+from penstock.state.key_groups import ANY_GROUP
 from penstock.state.overlay.handles import state_codec
 from penstock.storage import Storage
 
@@ -156,10 +156,9 @@ def migrate_states(
     for stage, numbers in enumerate(layout.stages):
         mine = {number: rewriters[number] for number in numbers if number in rewriters}
         for partition, chain in enumerate(chains[stage] if mine else []):
-            groups = groups_of(partition, layout.parallelism, layout.max_parallelism)
             attempt = f"{term}-m{stage}-{partition}"
             identity = FileIdentity(job, epoch, str(stage), partition, attempt)
-            entries = rewritten_entries(storage, chain, groups, mine)
+            entries = rewritten_entries(storage, chain, mine)
             first = next(entries, None)
             if first is None:
                 continue
@@ -175,13 +174,11 @@ def migrate_states(
     return msgspec.structs.replace(layout, chains=chains, next_due=due)
 
 
-def rewritten_entries(
-    storage: Storage, chain: list[FileRef], groups: range, rewriters: dict[int, StateRewriter]
-) -> Iterator[Entry]:
+def rewritten_entries(storage: Storage, chain: list[FileRef], rewriters: dict[int, StateRewriter]) -> Iterator[Entry]:
     """The entries of migrating states as they are to be, and new timers, in order."""
 
     def stored(numbers: Collection[int]) -> Iterator[tuple[bytes, bytes]]:
-        for keys, values in read_live(storage, chain, groups, numbers.__contains__):
+        for keys, values in read_live(storage, chain, ANY_GROUP, numbers.__contains__):
             yield from zip(keys, values, strict=True)
 
     def timers(number: int, one: StateRewriter) -> Iterator[Entry]:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import TypedDict
 
 import msgspec
 
@@ -32,9 +33,10 @@ from penstock.epochs.starting.migration import Times, migrate_states
 from penstock.epochs.starting.output_replacement import begun, finish_repair
 from penstock.epochs.starting.reopening import reopened
 from penstock.epochs.starting.rewind import turn_back
+from penstock.epochs.starting.uniting import unite_states
 from penstock.errors import CorruptFileError
 from penstock.failpoints import fail_point
-from penstock.ids import Epoch, Milliseconds, StepId, Term
+from penstock.ids import Epoch, JobId, Milliseconds, StepId, Term
 from penstock.jobs import paths
 from penstock.jobs.left_out import LeftOut
 from penstock.jobs.manifest import Manifest, Restored, Rewind, SourceState, StateLayout, load_manifest, version_of
@@ -261,15 +263,9 @@ def take_over_manifest(
         sources = {step: state.without(unpublished.get(step, LeftOut())) for step, state in sources.items()}
     now = processing_time(now_ms, before)
     watermarks = before.watermarks if before else {}
-    layout = migrate_states(
-        storage,
-        taken.layout,
-        taken.states,
-        Times(processing_time=now, watermarks=watermarks),
-        job=taken.info.job,
-        term=taken.term,
-        epoch=epoch,
-    )
+    mark: _Mark = {"job": taken.info.job, "term": taken.term, "epoch": epoch}
+    layout = unite_states(storage, taken.layout, before.state if before else None, taken.graph, taken.states.ids, **mark)
+    layout = migrate_states(storage, layout, taken.states, Times(processing_time=now, watermarks=watermarks), **mark)
     restored = taken.restored
     if restored is not None and taken.elsewhere:
         restored = msgspec.structs.replace(restored, at=epoch)
@@ -293,6 +289,14 @@ def take_over_manifest(
         drained=before.drained if before else None,
         left_out=before.left_out if before else LeftOut(),
     )
+
+
+class _Mark(TypedDict):
+    """Who writes files before a take-over epoch."""
+
+    job: JobId
+    term: Term
+    epoch: Epoch
 
 
 def claim_of(taken: Taken, manifest: Manifest) -> Manifest | None:

@@ -10,8 +10,10 @@ from penstock.changes import ANY_CHANGES, Changes
 from penstock.ids import StepId
 from penstock.plan.definition import ANYTHING, Definition, Takes
 from penstock.plan.schema import Schema, common_schema
+from penstock.records import Batch
 from penstock.runtime.frames import Payload, unkeyed
-from penstock.runtime.operators.operator import Operator
+from penstock.runtime.operators.operator import Operator, Ports
+from penstock.runtime.ordering import merged
 from penstock.runtime.services import Services
 
 
@@ -43,7 +45,13 @@ class Union(Definition):
 class UnionOperator(Operator):
     def on_batch(self, batch: Payload) -> None:
         self.records_in += len(batch)
+        self.outputs.emit(self._with_kinds(batch))
+
+    def on_merged(self, batches: dict[int, Payload], ports: Ports) -> None:
+        self.on_batch(merged([self._with_kinds(batch) for batch in batches.values()]))
+
+    def _with_kinds(self, batch: Payload) -> Batch:
         batch = unkeyed(batch)
         if self.updates and batch.kinds is None:  # of an input that only adds rows
             batch = batch.with_kinds(np.zeros(len(batch), dtype=np.int8))
-        self.outputs.emit(batch)
+        return batch

@@ -14,6 +14,7 @@ from penstock.state.encoding.keys import KeyCodec, key_codec
 from penstock.state.encoding.stored_values import STAMP_SIZE, stamp_of, stamped
 from penstock.state.entries.kinds import EntryPlace, kinds
 from penstock.state.entries.store_keys import HEAD_SIZE, split_timer_key, state_id_of_store_key
+from penstock.state.key_groups import KeyGroups, grouping
 from penstock.state.overlay.handles import state_codec
 from penstock.windows.window import decode_window
 
@@ -35,6 +36,9 @@ class StateForm:
         self.ttl = state is not None and state.ttl is not None
         self.sub_keys = sub_keys_of(state)
         self._codec = None if state is None else state_codec(state)
+
+    def grouping(self, key_groups: KeyGroups) -> KeyGroups:
+        return grouping(self.declaration.scope, key_groups)
 
     def place(self, store_key: bytes) -> EntryPlace:
         return self.kind.place(store_key[HEAD_SIZE:], self.namespace)

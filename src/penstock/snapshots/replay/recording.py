@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import ConfigError
-from penstock.ids import MIN_WATERMARK, Milliseconds
+from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
 from penstock.plan.definition import Definition
 from penstock.records import NO_TIMESTAMP, Batch
 from penstock.runtime.frames import Keyed
@@ -128,10 +128,10 @@ class Recording:
     def close(self, services: Services) -> None:
         """The task is over, and what was committed before it can still be read."""
         part = self._parts[-1]
-        group_of = services.job.key_groups.of
         for number, form in self._forms.items():
-            if form.kind.many_keys:
+            if form.kind.many_keys or form.declaration.scope != "keyed":
                 continue
+            group_of = services.job.key_groups.of
             wanted = [value_prefix(group_of(key), number) + key for key in part.touched]
             if form.kind.by_time:  # a key's entries are anywhere in its group
                 wanted = [value_prefix(group, number) for group in {group_of(key) for key in part.touched}]
@@ -216,6 +216,8 @@ def why_not_run(definition: Definition) -> str | None:
         return "a source: its input is outside of the case"
     if isinstance(definition, SinkStep) or definition.kind.startswith("sink "):
         return "a sink: what it did with its input is outside of the case"
+    if any(one.scope != "keyed" for one in definition.states(StepId("case"))):
+        return "state that is not kept by key: a case has the state of keys only"
     window = getattr(definition, "window", None)
     if window is not None:
         return "windows over columns: their state is kept in chunks of many keys (aggregate(..., columnar=False) can be run)"

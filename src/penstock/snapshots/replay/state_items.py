@@ -97,7 +97,7 @@ def entries_of(forms: StateForms, items: Iterable[StateItem], key_groups: KeyGro
 
 def _entry(number: int, form: StateForm, item: StateItem, key_groups: KeyGroups) -> tuple[bytes, bytes]:
     key = form.keys.encode(item.key)
-    group = key_groups.of(key)
+    group = form.grouping(key_groups).of(key)
     window = b"" if item.window is None else encode_window(TimeWindow(*item.window))
     tail = b"" if form.sub_keys is None else form.sub_keys.encode(item.map_key)
     place = EntryPlace(key, window, tail, item.value if form.kind.by_time else None)

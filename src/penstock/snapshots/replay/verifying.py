@@ -21,7 +21,7 @@ from penstock.snapshots.replay.result import ABSENT, NO_KEY, Difference, Verdict
 from penstock.state.entries.store_keys import group_of_store_key
 from penstock.state.files.durable import FileRef, read_entries
 from penstock.state.files.merging import read_live
-from penstock.state.key_groups import groups_of
+from penstock.state.key_groups import kept_groups_of
 from penstock.storage import Storage
 
 LISTED = 20
@@ -101,7 +101,7 @@ def _before(storage: Storage, layout: StateLayout, wanted: list[bytes]) -> Entri
     missing, groups = set(wanted), {group_of_store_key(key) for key in wanted}
     for stage in layout.chains:
         for partition, chain in enumerate(stage):
-            owned = groups_of(partition, layout.parallelism, layout.max_parallelism)
+            owned = kept_groups_of(partition, layout.parallelism, layout.max_parallelism)
             if groups.isdisjoint(owned):
                 continue
             for keys, values in read_live(storage, chain, owned):

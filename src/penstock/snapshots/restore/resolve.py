@@ -14,6 +14,7 @@ from penstock.snapshots.restore.reference import Located
 from penstock.snapshots.savepoint.format import SavepointInfo, read_info
 from penstock.snapshots.savepoint.state_file import StateFile
 from penstock.state.files.durable import FileRef, verify_file
+from penstock.state.key_groups import SHARED_GROUP
 from penstock.storage import Storage
 
 
@@ -42,7 +43,7 @@ def read_snapshot(located: Located, held: ExitStack | None = None, why: str = ""
         info = read_info(place)
         for file, number in ((file, state.number) for state in info.states for file in state.files):
             if held is not None and not file.rows:  # it is not copied, so not read later: that it says nothing must be true
-                verify_file(place, _reference(file, number, info.max_parallelism))
+                verify_file(place, _reference(file, number))
         return StartingPoint(
             storage=place, manifest=as_manifest(info), source=place.uri, identity=info.identity, home=info.job.storage
         )
@@ -64,14 +65,14 @@ def read_snapshot(located: Located, held: ExitStack | None = None, why: str = ""
     )
 
 
-def _reference(file: StateFile, state: int, groups: int) -> FileRef:
-    return FileRef(file.path, "base", file.bytes, file.checksum, file.rows, 0, groups - 1, state=state)
+def _reference(file: StateFile, state: int) -> FileRef:
+    return FileRef(file.path, "base", file.bytes, file.checksum, file.rows, 0, SHARED_GROUP, state=state)
 
 
 def as_manifest(info: SavepointInfo) -> Manifest:
     """A savepoint as the manifest of an epoch with one partition, each of whose states has a stage of its own."""
     groups = info.max_parallelism
-    chains = [[[_reference(file, state.number, groups) for file in state.files if file.rows]] for state in info.states]
+    chains = [[[_reference(file, state.number) for file in state.files if file.rows]] for state in info.states]
     layout = StateLayout(
         parallelism=1,
         max_parallelism=groups,

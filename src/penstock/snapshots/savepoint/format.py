@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 from zlib import crc32
@@ -47,9 +47,9 @@ __all__ = [
     "read_tables",
 ]
 
-VERSIONS = (1, 2, 3)
-"""2: keys are grouped by another `key_hash` than 1. 3: a source has a rest. Otherwise 1 is written, and an older Penstock can
-read it."""
+VERSIONS = (1, 2, 3, 4)
+"""2: keys are grouped by another `key_hash` than 1. 3: a source has a rest. 4: a state is not kept by key. Otherwise 1 is
+written, and an older Penstock can read it."""
 
 
 _ABOUT = (
@@ -189,7 +189,7 @@ class SavepointWriter:
             fail_point("savepoint:state")
             self._states.append(SavedState(writer.number, writer.info, writer.next_due if next_due is None else next_due, [file]))
         info = SavepointInfo(
-            version=version_of(self.key_groups.hash, about.get("sources", {})),
+            version=version_of(self.key_groups.hash, about.get("sources", {}), [state.info for state in self._states]),
             identity=self.identity,
             created_ms=round(time.time() * 1000),
             job=job,
@@ -220,8 +220,10 @@ class SavepointWriter:
             raise
 
 
-def version_of(key_hash: int, sources: Mapping[str, SourceState]) -> int:
+def version_of(key_hash: int, sources: Mapping[str, SourceState], states: Iterable[StateInfo]) -> int:
     """The format that a savepoint is of."""
+    if any(info.scope != "keyed" for info in states):
+        return VERSIONS[3]
     if any(state.rest for state in sources.values()):
         return VERSIONS[2]
     return VERSIONS[0] if key_hash == CRC32 else VERSIONS[1]

@@ -84,7 +84,7 @@ def as_savepoint(storage: Storage, job: JobInfo, manifest: Manifest) -> Savepoin
             for number, at in times.items():
                 due[number] = min(at, due.get(number, at))
     return SavepointInfo(
-        version=version_of(layout.key_hash, manifest.sources),
+        version=version_of(layout.key_hash, manifest.sources, layout.ids.values()),
         identity=f"{manifest.job}@{manifest.epoch}",
         created_ms=manifest.created_ms,
         job=SavedJob(job.job, job.name, storage.uri),

@@ -23,7 +23,7 @@ from penstock.state.entries.kinds import state_named
 from penstock.state.entries.state_table import StateTable
 from penstock.state.files.merging import StateEntries, read_states
 from penstock.state.files.row_groups import KEY_GROUP, RAW_KEY, RAW_VALUE
-from penstock.state.key_groups import groups_of
+from penstock.state.key_groups import kept_groups_of
 from penstock.storage import Storage
 
 SAMPLE = 1000
@@ -149,7 +149,7 @@ class EpochContent:
     def _read(self, stage: int, kept: frozenset[int], groups: range | None) -> StateEntries:
         layout = self._layout
         for partition, chain in enumerate(layout.chains[stage]):
-            own = groups_of(partition, layout.parallelism, layout.max_parallelism)
+            own = kept_groups_of(partition, layout.parallelism, layout.max_parallelism)
             wanted = own if groups is None else range(max(own.start, groups.start), min(own.stop, groups.stop))
             if wanted:
                 yield from read_states(self.storage, chain, wanted, kept.__contains__)

@@ -2,6 +2,7 @@
 
     kind                            raw key                                  value
     value, reducing, aggregating    key · window                             one item
+    elements                        when it was added · position             one item
     list                            key · window · chunk(8)                  items
     map                             key · window · map key                   one item
     timers                          time(8) · key · window                   –
@@ -109,7 +110,7 @@ class StateKind:
         self, group: int, raw_keys: list[bytes], raw_values: list[bytes], info: StateInfo, key_groups: KeyGroups
     ) -> Iterable[GroupedEntry]:
         """Entries, each with the group that its key has among other key groups; to be sorted."""
-        groups = key_groups.of_many(self.keys(raw_keys, info.namespace)).tolist()
+        groups = info.grouping(key_groups).of_many(self.keys(raw_keys, info.namespace)).tolist()
         return zip(groups, raw_keys, raw_values, strict=True)
 
     def merge_regrouped(self, entries: GroupedEntries, info: StateInfo) -> GroupedEntries:
@@ -322,4 +323,5 @@ def is_internal(name: str) -> bool:
     return name in _KINDS and _KINDS[name].internal
 
 
-register((StateKind("value"), StateKind("reducing"), StateKind("aggregating"), ListKind("list"), MapKind("map"), TIMERS))
+register(map(StateKind, ("value", "reducing", "aggregating", "elements")))
+register((ListKind("list"), MapKind("map"), TIMERS))

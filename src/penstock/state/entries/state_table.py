@@ -54,7 +54,7 @@ class StateTable:
 
     def __init__(self, info: StateInfo, key_groups: KeyGroups, undeclared: Undeclared | None = None) -> None:
         self.info = info
-        self.key_groups = key_groups
+        self.key_groups = info.grouping(key_groups)
         self.undeclared = undeclared = undeclared or Undeclared.of(info)
         self._columns = kind_of(info).columns(info, undeclared)
         self.schema = pa.schema(
