@@ -293,8 +293,7 @@ def test_a_file_feed_whose_path_is_missing(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         d.plan()
     assert str(caught.value) == (
-        f"the source 'in' reads {tmp_path}/gone, which does not exist\n"
-        "  hint: make the folder, or give the source the path that is meant"
+        f"the source 'in' reads {tmp_path}/gone, which does not exist\n  hint: make the folder, or give the source the right path"
     )
 
 

@@ -142,7 +142,7 @@ def test_only_done_epochs_are_pinned(tmp_path: Path) -> None:
     storage.delete([paths.done(newest)])
     with pin(storage, None, "test") as manifest:
         assert manifest.epoch == newest - 1
-    with pytest.raises(ConfigError, match="not all published"), pin(storage, newest, "test"):
+    with pytest.raises(ConfigError, match="not all output of epoch"), pin(storage, newest, "test"):
         pass
     with pytest.raises(ConfigError, match="no epoch"), pin(LocalStorage(str(tmp_path / "empty")), None, "test"):
         pass

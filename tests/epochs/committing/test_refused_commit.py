@@ -167,5 +167,5 @@ def test_a_full_storage_is_not_the_sinks_fault(
     place = f"{storage}/sinks/out/published/{2:020d}"
     assert caught.value.what == f"the job's storage failed while epoch 2 was published: Could not create {place}"
     assert caught.value.hint == "the disk is full: free some space, or use another storage"
-    assert "epoch 2 is committed but the job's storage failed, trying again" in caplog.text
+    assert "epoch 2 is committed but the job's storage failed; trying again" in caplog.text
     assert "a sink refused" not in caplog.text

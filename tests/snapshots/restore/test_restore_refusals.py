@@ -149,7 +149,7 @@ def flip(path: Path, at: float = 0.5) -> None:
 
 
 def of_the_future(path: Path) -> None:
-    text = re.sub(r'"version": \d,', '"version": 4,', path.read_text(), count=1)
+    text = re.sub(r'"version": \d,', '"version": 5,', path.read_text(), count=1)
     body = text[text.index('"savepoint": ') + len('"savepoint": ') :].removesuffix("\n}\n")
     path.write_text(json.dumps({"crc": crc32(body.encode())}, indent=2).removesuffix("\n}") + f',\n  "savepoint": {body}\n}}\n')
 
@@ -158,7 +158,7 @@ def of_the_future(path: Path) -> None:
     ("damage", "words"),
     [
         (lambda f: flip(f / "savepoint.json"), ["savepoint.json", "damaged"]),
-        (lambda f: of_the_future(f / "savepoint.json"), ["format 4"]),
+        (lambda f: of_the_future(f / "savepoint.json"), ["format 5"]),
         (lambda f: state_of(f).unlink(), ["1-number-seen.parquet", "missing"]),
         (lambda f: state_of(f).write_bytes(state_of(f).read_bytes()[:-1]), ["1-number-seen.parquet", "bytes instead of"]),
         (lambda f: state_of(f).write_bytes(b""), ["1-number-seen.parquet", "0 bytes"]),

@@ -225,6 +225,6 @@ def test_without_its_json_there_is_no_savepoint(whole: tuple[LocalStorage, Savep
 
 def test_one_of_the_future_is_refused(whole: tuple[LocalStorage, SavepointInfo]) -> None:
     storage, info = whole
-    storage.replace("savepoint.json", encode_info(msgspec.structs.replace(info, version=4)))
-    with pytest.raises(CorruptFileError, match="format 4; this Penstock reads formats up to 3"):
+    storage.replace("savepoint.json", encode_info(msgspec.structs.replace(info, version=5)))
+    with pytest.raises(CorruptFileError, match="format 5; this Penstock reads formats up to 4"):
         read_info(storage)

@@ -249,7 +249,7 @@ def encode_info(info: SavepointInfo) -> bytes:
     return head.replace(b'"crc": 0', b'"crc": %d' % crc32(body)) + name + body + b"\n}\n"
 
 
-_HEAD = re.compile(rb'\{\s*"crc": (\d+),\s*"savepoint": ')
+_HEAD = re.compile(rb'\{\n  "crc": (\d+),\n  "savepoint": ')
 
 
 def decode_info(data: bytes, uri: str) -> SavepointInfo:

@@ -15,7 +15,7 @@ from penstock.jobs.manifest import StateLayout
 from penstock.snapshots.savepoint.format import SavedState, StateWriter, state_path
 from penstock.snapshots.savepoint.state_file import open_state
 from penstock.state.files.merging import read_states
-from penstock.state.key_groups import kept_groups_of
+from penstock.state.key_groups import groups_of, kept_groups_of
 from penstock.storage import Storage
 
 Written = Callable[[int, int], None]
@@ -60,13 +60,15 @@ def _write_stage(storage: Storage, place: Storage, part: Part, stage: int, writt
             for number in layout.stages[stage]:
                 writers[number]
         for partition in range(part.first, part.last + 1):
+            own = groups_of(partition, layout.parallelism, layout.max_parallelism)
             groups = kept_groups_of(partition, layout.parallelism, layout.max_parallelism)
-            at = groups.start
+            at = own.start
             for group, number, keys, values in read_states(storage, layout.chains[stage][partition], groups, kept):
                 writers[number].group(group, keys, values)
-                written(group - at, len(keys))
-                at = group
-            written(groups.stop - at, 0)
+                upto = min(group, own.stop)  # the shared group is none of the key groups that progress counts
+                written(upto - at, len(keys))
+                at = upto
+            written(own.stop - at, 0)
         saved = []
         for number in sorted(writers):
             file = writers[number].close()
