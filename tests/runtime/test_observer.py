@@ -26,7 +26,7 @@ from penstock import (
     count,
 )
 from penstock.executors.inline import InlineExecutor
-from penstock.runtime.operators.observer import Change, Invocation, Observer, TimeKind
+from penstock.runtime.operators.observer import Invocation, Observer, StateChange, TimeKind
 from penstock.runtime.operators.operator import Operator, Ports
 from penstock.runtime.task import Task
 from penstock.testing import execute_inline, run_inline
@@ -68,7 +68,7 @@ class Seen(Observer):
     def on_emit(self, tag: str | None, batch: Any) -> None:
         self.records_out += len(batch) if tag is None else 0
 
-    def on_changes(self, changes: list[Change]) -> None:
+    def on_changes(self, changes: list[StateChange]) -> None:
         self.changed += len(changes)
 
     def on_close(self) -> None:

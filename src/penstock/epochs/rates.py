@@ -1,4 +1,4 @@
-"""As of late: records a second, and how busy each step is."""
+"""Recent records per second, and how busy each step has been recently."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class RecentRate:
 
 
 class RecentBusy:
-    """The share of the last seconds in which epochs ran that each step was busy: a small epoch does not say much."""
+    """The share of the last seconds in which epochs ran that each step was busy. One small epoch says little."""
 
     def __init__(self) -> None:
         self._epochs: deque[tuple[float, Mapping[str, float]]] = deque()
         self._ran = 0.0
 
     def add(self, ran: float, busy: Mapping[str, float]) -> None:
-        """An epoch ran for so many seconds, and each step was busy for a share of them."""
+        """An epoch took `ran` seconds; `busy`: the share of them in which each step was at work."""
         self._epochs.append((ran, busy))
         self._ran += ran
         while self._ran - self._epochs[0][0] > WINDOW_S:

@@ -146,6 +146,8 @@ def ticked(payload: Payload, watermark: Milliseconds) -> Payload:
 
 
 def with_ticks(payload: Payload, ticks: Timestamps | None) -> Payload:
+    if ticks is None and (payload.batch if isinstance(payload, Keyed) else payload).ticks is None:
+        return payload
     if isinstance(payload, Keyed):
         return Keyed(payload.batch.with_ticks(ticks), payload.keys, payload.codes, payload.column)
     return payload.with_ticks(ticks)

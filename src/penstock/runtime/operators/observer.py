@@ -30,7 +30,7 @@ InvocationKind = Literal["record", "timer", "window", "batch"]
 TimeKind = Literal["watermark", "clock", "end"]
 """How time passes: by a watermark, by the processing time of an epoch, by the end of all input."""
 
-Change = tuple[bytes, bytes | None]
+StateChange = tuple[bytes, bytes | None]
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Observer:
     def on_emit(self, tag: str | None, batch: Batch) -> None:
         """A batch goes out, to the main output or a side output."""
 
-    def on_changes(self, changes: list[Change]) -> None:
+    def on_changes(self, changes: list[StateChange]) -> None:
         """What the epoch changes of the operator's state, before it is committed."""
 
     def on_close(self) -> None:

@@ -19,7 +19,7 @@ from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
 from penstock.plan.definition import DEAD_LETTERS as DEAD_LETTERS
 from penstock.plan.definition import ErrorPolicy
 from penstock.records import NO_TIMESTAMP, Batch, Records
-from penstock.runtime.operators.observer import Change, InvocationKind, Observer, TimeKind
+from penstock.runtime.operators.observer import InvocationKind, Observer, StateChange, TimeKind
 from penstock.runtime.ordering import sliced
 from penstock.timing.valve import Valve
 
@@ -150,7 +150,7 @@ class Operator:
         else:
             self.busy_with(self.observer.on_time, kind, time, action)
 
-    def changes(self, part: StatePart) -> list[Change] | Iterator[Change]:
+    def changes(self, part: StatePart) -> list[StateChange] | Iterator[StateChange]:
         """What the epoch changes of a part of its state."""
         changes = part.changes()
         if self.observer is not None:

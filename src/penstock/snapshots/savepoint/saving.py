@@ -19,7 +19,7 @@ from penstock.state.key_groups import groups_of, kept_groups_of
 from penstock.storage import Storage
 
 Written = Callable[[int, int], None]
-"""Is written, now and then, of so many more key groups and rows."""
+"""Called from time to time with the number of key groups and rows written since the last call."""
 
 
 class Part(msgspec.Struct, frozen=True):

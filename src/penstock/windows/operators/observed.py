@@ -1,4 +1,4 @@
-"""Windows with an observer: it is told of each record and timer; where batches are taken whole, of windows that fire."""
+"""Window operators that report to an observer: records and timers or, where batches are taken whole, windows that fire."""
 
 from __future__ import annotations
 

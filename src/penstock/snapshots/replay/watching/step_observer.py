@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.ids import MIN_WATERMARK, Milliseconds
 from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns
 from penstock.runtime.frames import Keyed
-from penstock.runtime.operators.observer import Change, Invocation, Observer, TimeKind
+from penstock.runtime.operators.observer import Invocation, Observer, StateChange, TimeKind
 from penstock.runtime.operators.operator import DEAD_LETTERS, Operator, Ports
 from penstock.runtime.operators.source import SourceOperator
 from penstock.snapshots.replay.result import NO_KEY, Emitted, Event, EventKind, TimerChange
@@ -222,7 +222,7 @@ class StepObserver(Observer):
 
     # --- state ---------------------------------------------------------------------------------------------------------------
 
-    def on_changes(self, changes: list[Change]) -> None:
+    def on_changes(self, changes: list[StateChange]) -> None:
         trace, result, committed = self._trace, self._trace.result, self._services.committed
         entries = [(key, committed.get(key), after) for key, after in changes]
         if self._tape is not None:
