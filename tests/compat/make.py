@@ -5,7 +5,8 @@
     <version>/expected.json    what the program had still to output, by a run without interruption
 
 A folder here is of a released version, or of the one in the making: only that is ever made again. `0.1.0-crc32` is of the time
-before 0.1.0 was released, when keys were grouped by key hash 1.
+before 0.1.0 was released, when keys were grouped by key hash 1; `0.1.0-one-order` is of the time before the modules moved into
+their rooms, with input that was planned and not read.
 """
 
 from __future__ import annotations

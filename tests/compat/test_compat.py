@@ -17,7 +17,8 @@ from tests.compat.make import output
 from tests.compat.program import BEFORE, event
 
 HERE = Path(__file__).parent
-VERSIONS = sorted(path.parent.name for path in HERE.glob("*/savepoint"))
+VERSIONS = ["0.1.0", "0.1.0-crc32"]
+"""Of exactly `BEFORE` events. What was written later is in `test_storages.py` too."""
 KEYS = {f"key {number}" for number in range(12)}
 
 
@@ -34,10 +35,6 @@ def storage(folder: Path) -> LocalStorage:
 @pytest.fixture
 def info(storage: LocalStorage) -> SavepointInfo:
     return read_info(storage)
-
-
-def test_there_are_savepoints() -> None:
-    assert "0.1.0" in VERSIONS
 
 
 def test_its_information(info: SavepointInfo) -> None:
