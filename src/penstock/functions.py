@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AggregateFunction",
+    "CoProcessFunction",
     "FilterFunction",
     "FlatMapFunction",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "MapFunction",
     "OutputTag",
@@ -121,6 +123,19 @@ class KeyedProcessFunction(Function, Generic[K, I, O]):
     def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:
         """A timer of this key is due."""
         return None
+
+
+class CoProcessFunction(Function, Generic[I, J, O]):
+    """Sees the records of two streams. On streams that are keyed alike it may have state and set timers, as a
+    `KeyedCoProcessFunction`, whose contexts know the type of the key."""
+
+    def process1(self, value: I, ctx: ProcessContext) -> Iterable[O] | None:
+        """A record of the first stream."""
+        raise NotImplementedError
+
+    def process2(self, value: J, ctx: ProcessContext) -> Iterable[O] | None:
+        """A record of the second stream."""
+        raise NotImplementedError
 
 
 class KeyedCoProcessFunction(Function, Generic[K, I, J, O]):

@@ -4,6 +4,7 @@
 checks. `environment` hands the plan to `running/`; `job` is for any process that looks at a job, or controls it.
 """
 
+from penstock.api.connected import ConnectedStreams, KeyedConnectedStreams
 from penstock.api.environment import StreamEnvironment
 from penstock.api.job import Job
 from penstock.api.keyed import KeyedStream
@@ -13,11 +14,13 @@ from penstock.epochs.history import EpochRecord, JobResult
 from penstock.runtime.operators.operator import DeadLetter
 
 __all__ = [
+    "ConnectedStreams",
     "DataStream",
     "DeadLetter",
     "EpochRecord",
     "Job",
     "JobResult",
+    "KeyedConnectedStreams",
     "KeyedStream",
     "SplitStream",
     "StreamEnvironment",

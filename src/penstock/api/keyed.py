@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from penstock.api.connected import KeyedConnectedStreams, connected
 from penstock.api.stream import DataStream
 from penstock.api.windowed import WindowedStream, windowed
 from penstock.errors import PlanError
@@ -110,6 +111,11 @@ class KeyedStream(DataStream[T], Generic[K, T]):
     ) -> DataStream[T]:
         """The record whose `field` is the greatest so far (the first of equals)."""
         return self._keyed(RollingExtreme(field, least=False, whole=True, state_type=state_type), "max_by", name, previous_names)
+
+    def connect(self, other: KeyedStream[K, U]) -> KeyedConnectedStreams[K, T, U]:  # type: ignore[override]
+        """Two streams that are keyed alike, for a step that takes both: they share the state and the timers of a key."""
+        found: KeyedConnectedStreams[K, T, U] = connected(self, other)
+        return found
 
     # --- windows -----------------------------------------------------------------------------------------------------------
 

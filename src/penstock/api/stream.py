@@ -37,6 +37,7 @@ from penstock.runtime.operators.union import Union
 from penstock.timing.timestamps import Unit, check_unit
 
 if TYPE_CHECKING:
+    from penstock.api.connected import ConnectedStreams
     from penstock.api.environment import StreamEnvironment
     from penstock.api.keyed import KeyedStream
     from penstock.api.windowed import WindowedStream
@@ -266,6 +267,13 @@ class DataStream(Generic[T]):
                 raise PlanError("streams of two environments cannot be united", hint="read both sources in one environment")
         inputs = (stream._input() for stream in (self, *others))
         return DataStream(self._env, self._env._add(Union(), *inputs, name=name, label="union"))
+
+    def connect(self, other: DataStream[U]) -> ConnectedStreams[T, U]:
+        """Two streams of different types, for a step that takes both: keyed alike, or neither of them."""
+        from penstock.api.connected import connected
+
+        found: ConnectedStreams[T, U] = connected(self, other)
+        return found
 
     def rebalance(self) -> DataStream[T]:
         """Spread the records evenly over the partitions of the next step."""

@@ -71,8 +71,8 @@ class PerRecord(Operator):
     method = ""
     observed = frozenset(("record",))
 
-    def __init__(self, step: StepId, services: Services, function: Any, errors: ErrorPolicy) -> None:
-        super().__init__(step, services)
+    def __init__(self, step: StepId, services: Services, function: Any, errors: ErrorPolicy, inputs: int = 1) -> None:
+        super().__init__(step, services, inputs)
         self.function = function
         self.call: Callable[..., Any] = method_of(function, self.method)
         self.errors = errors
@@ -228,7 +228,7 @@ class ProcessOperator(PerRecord):
                     result = call(record, ctx)
                     if result is not None:
                         if type(result) is not usual:
-                            result = as_records(result, self.step, self.function, "process")
+                            result = as_records(result, self.step, self.function, self.method)
                             usual = type(result)
                         out.extend(result)
                     ends.append(len(out))
