@@ -24,6 +24,7 @@ from penstock.cli.commands.rescale import rescale_command
 from penstock.cli.commands.run import run_command
 from penstock.cli.commands.savepoint import savepoint_command
 from penstock.cli.commands.savepoint_rewrite import savepoint_rewrite_command
+from penstock.cli.commands.serve import serve_command
 from penstock.cli.commands.state import state_command
 from penstock.cli.commands.stop import stop_command
 from penstock.cli.options import Command, ProgramCommand
@@ -50,6 +51,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "savepoint": savepoint_command,
     "savepoint-rewrite": savepoint_rewrite_command,
     "state": state_command,
+    "serve": serve_command,
     "diff": diff_command,
     "clean": clean_command,
     "doctor": doctor_command,

@@ -120,6 +120,7 @@ def describe_state(declaration: StateDeclaration) -> StateInfo:
         ttl_time=state.ttl.time if state is not None and state.ttl is not None else "",
         key_fields=None if declaration.key_fields is None else list(declaration.key_fields),
         scope=declaration.scope,
+        queryable=state is not None and state.queryable,
     )
 
 

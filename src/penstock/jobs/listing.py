@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.ids import Epoch, Milliseconds, Term
 from penstock.jobs import paths
-from penstock.storage import Listed, Storage
+from penstock.storage import Listed, LocalStorage, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +77,19 @@ def notes_in(storage: Storage) -> list[Listed]:
 
 def _named(storage: Storage, folder: str) -> list[Listed]:
     return [listed for listed in storage.list(folder) if paths.is_named(listed.path, folder)]
+
+
+def find_jobs(root: Storage) -> Iterator[Storage]:
+    """The storages below `root` (and itself) that hold a job. A job's own folders are not searched."""
+    if isinstance(root, LocalStorage):
+        for folder, below, files in os.walk(root.root):
+            if paths.JOB in files:
+                below.clear()
+                yield LocalStorage(folder)
+            below[:] = sorted(name for name in below if not name.startswith("."))
+        return
+    for listed in root.list():
+        if listed.path == paths.JOB:
+            yield root
+        elif listed.path.endswith(f"/{paths.JOB}"):
+            yield root.child(listed.path[: -len(paths.JOB) - 1])

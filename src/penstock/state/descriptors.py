@@ -60,13 +60,21 @@ class Evolving(TypedDict, total=False):
 
 
 class State:
-    """What all kinds of state have in common."""
+    """What all kinds of state have in common. `queryable`: whoever may ask the job's server may read it."""
 
     kind = "state"
     per_window = False
 
-    def __init__(self, value_type: Any, ttl: Ttl | timedelta | None, codec: Any = None, evolving: Evolving | None = None) -> None:
+    def __init__(
+        self,
+        value_type: Any,
+        ttl: Ttl | timedelta | None,
+        codec: Any = None,
+        evolving: Evolving | None = None,
+        queryable: bool = False,
+    ) -> None:
         self.value_type = value_type
+        self.queryable = queryable
         self.ttl = Ttl(ttl) if isinstance(ttl, timedelta) else ttl
         self.codec = codec
         known = evolving or {}
@@ -109,9 +117,10 @@ class ValueState(State, Generic[T]):
         *,
         ttl: Ttl | timedelta | None = None,
         codec: Any = None,
+        queryable: bool = False,
         **evolving: Unpack[Evolving],
     ) -> None:
-        super().__init__(value_type, ttl, codec, evolving)
+        super().__init__(value_type, ttl, codec, evolving, queryable)
         self.default = default
 
     def fresh_default(self) -> T | None:
@@ -131,9 +140,15 @@ class ListState(State, Generic[T]):
     kind = "list"
 
     def __init__(
-        self, value_type: Any = None, *, ttl: Ttl | timedelta | None = None, codec: Any = None, **evolving: Unpack[Evolving]
+        self,
+        value_type: Any = None,
+        *,
+        ttl: Ttl | timedelta | None = None,
+        codec: Any = None,
+        queryable: bool = False,
+        **evolving: Unpack[Evolving],
     ) -> None:
-        super().__init__(value_type, ttl, codec, evolving)
+        super().__init__(value_type, ttl, codec, evolving, queryable)
 
     def add(self, value: T) -> None:
         raise _unbound()
@@ -165,9 +180,10 @@ class MapState(State, Generic[K, T]):
         *,
         ttl: Ttl | timedelta | None = None,
         codec: Any = None,
+        queryable: bool = False,
         **evolving: Unpack[Evolving],
     ) -> None:
-        super().__init__(value_type, ttl, codec, evolving)
+        super().__init__(value_type, ttl, codec, evolving, queryable)
         self.key_type = key_type
 
     def get(self, key: K, default: T | None = None) -> T | None:
@@ -213,8 +229,16 @@ class OperatorListState(State, Generic[T]):
 
     kind = "elements"
 
-    def __init__(self, value_type: Any = None, *, united: bool = False, codec: Any = None, **evolving: Unpack[Evolving]) -> None:
-        super().__init__(value_type, None, codec, evolving)
+    def __init__(
+        self,
+        value_type: Any = None,
+        *,
+        united: bool = False,
+        codec: Any = None,
+        queryable: bool = False,
+        **evolving: Unpack[Evolving],
+    ) -> None:
+        super().__init__(value_type, None, codec, evolving, queryable)
         self.united = united
 
     def add(self, value: T) -> None:
@@ -247,9 +271,10 @@ class ReducingState(State, Generic[T]):
         *,
         ttl: Ttl | timedelta | None = None,
         codec: Any = None,
+        queryable: bool = False,
         **evolving: Unpack[Evolving],
     ) -> None:
-        super().__init__(value_type, ttl, codec, evolving)
+        super().__init__(value_type, ttl, codec, evolving, queryable)
         self.function = function
 
     @property
@@ -272,9 +297,10 @@ class AggregatingState(State, Generic[I, O]):
         *,
         ttl: Ttl | timedelta | None = None,
         codec: Any = None,
+        queryable: bool = False,
         **evolving: Unpack[Evolving],
     ) -> None:
-        super().__init__(accumulator_type, ttl, codec, evolving)
+        super().__init__(accumulator_type, ttl, codec, evolving, queryable)
         self.aggregate = aggregate
 
     @property

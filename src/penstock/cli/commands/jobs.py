@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -22,9 +21,8 @@ from penstock.cli.screen.tables import console_for, print_table
 from penstock.epochs.committing.intents import left_out_at_rest
 from penstock.epochs.rates import WINDOW_S
 from penstock.errors import ConfigError, CorruptFileError, PenstockError
-from penstock.jobs import paths
 from penstock.jobs.left_out import NOTHING, LeftOut
-from penstock.jobs.listing import epochs_in
+from penstock.jobs.listing import epochs_in, find_jobs
 from penstock.jobs.liveness import has_ended, is_alive, newest_term, state_of, wrote
 from penstock.jobs.manifest import load_manifest
 from penstock.jobs.status import EVERY_S, Status, read_status
@@ -106,22 +104,6 @@ def jobs_command(
         echo(f"no jobs below {root}")
     else:
         print_table(console_for(), _table(found))
-
-
-def find_jobs(root: Storage) -> Iterator[Storage]:
-    """The storages below `root` (and itself) that hold a job. A job's own folders are not searched."""
-    if isinstance(root, LocalStorage):
-        for folder, below, files in os.walk(root.root):
-            if paths.JOB in files:
-                below.clear()
-                yield LocalStorage(folder)
-            below[:] = sorted(name for name in below if not name.startswith("."))
-        return
-    for listed in root.list():
-        if listed.path == paths.JOB:
-            yield root
-        elif listed.path.endswith(f"/{paths.JOB}"):
-            yield root.child(listed.path[: -len(paths.JOB) - 1])
 
 
 def describe_job(storage: Storage) -> FoundJob:

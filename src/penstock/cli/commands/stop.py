@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from penstock.api.job import Job
-from penstock.cli.commands.jobs import find_jobs
 from penstock.cli.commands.savepoint import show_savepoint, shown_progress, summary
 from penstock.cli.screen.printable import echo
 from penstock.cli.screen.problems import clean_errors
 from penstock.errors import ConfigError
 from penstock.jobs import paths
+from penstock.jobs.listing import find_jobs
 from penstock.jobs.liveness import stop_driver
 from penstock.storage import Storage, open_storage
 

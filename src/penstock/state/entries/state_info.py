@@ -15,7 +15,7 @@ class StateInfo(msgspec.Struct, frozen=True):
     `earlier`: schemas that stored values may still have; `sub_schema`: of the keys of a map; `ttl`: values begin with the time
     they expire, by the clock `ttl_time`; `namespace`: how many bytes (a window) follow the key; `key_fields`: the fields that
     make the key, None if a function makes it; `scope`: whose it is, of each key ("keyed"), of the step ("broadcast") or of each
-    partition ("operator").
+    partition ("operator"); `queryable`: whoever may ask the job's server may read it.
     """
 
     step: str
@@ -31,6 +31,7 @@ class StateInfo(msgspec.Struct, frozen=True):
     ttl_time: str = ""
     key_fields: list[str | int] | None = None
     scope: str = "keyed"
+    queryable: bool = False
 
     def grouping(self, key_groups: KeyGroups) -> KeyGroups:
         """How its keys are grouped, in a job with these groups."""

@@ -1,0 +1,8 @@
+"""The routes, a module for each subject. A new one: a module with `ENDPOINTS`, and its name here."""
+
+from __future__ import annotations
+
+from penstock.server.endpoints import Endpoint
+from penstock.server.routes import jobs, keys
+
+ENDPOINTS: tuple[Endpoint, ...] = (*jobs.ENDPOINTS, *keys.ENDPOINTS)

@@ -1,0 +1,54 @@
+"""What all routes that read state have in common: which epoch, and how an answer says which one it is of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock.ids import Epoch
+from penstock.query.errors import BadRequestError
+from penstock.query.reading import Reading
+from penstock.server.endpoints import Answer, Call, Parameter
+from penstock.server.served_jobs import LONGEST_WAIT_S, ServedJob
+
+AT = Parameter(name="at", kind="integer", about="Read this epoch, if it is kept.")
+LEAST = Parameter(name="least", kind="integer", about="Read this epoch or a later one; wait for it.")
+WAIT = Parameter(
+    name="wait", kind="number", most=LONGEST_WAIT_S, about="With least: wait so many seconds at most; 10 if it is not given."
+)
+CONSISTENCY = (AT, LEAST, WAIT)
+
+DEFAULT_WAIT_S = 10.0
+
+
+class Value(msgspec.Struct, frozen=True):
+    """What is kept for a key at an epoch. `watermark`: the step's event time, in milliseconds."""
+
+    epoch: Epoch
+    watermark: int | None
+    value: Any
+
+
+async def reading_for(call: Call) -> tuple[ServedJob, Reading]:
+    """The job of a call, and its state at the epoch that the call asks for; to be closed."""
+    job = call.jobs[call.path["job"]]
+    at, least = call.query.get("at"), call.query.get("least")
+    if at is not None and least is not None:
+        raise BadRequestError("at= and least= were given together", hint="give one of them")
+    wait_s = call.query.get("wait", DEFAULT_WAIT_S)
+    return job, await job.reading(at=at, least=least, wait_s=wait_s)
+
+
+def tag_of(reading: Reading) -> str:
+    """The ETag of whatever is read at an epoch."""
+    return f'"{reading.manifest.job[:16]}-{reading.epoch}"'
+
+
+def not_modified(call: Call, reading: Reading) -> Answer | None:
+    """The answer to who has it already."""
+    tag = tag_of(reading)
+    given = call.headers.get("if-none-match", "")
+    if given and tag in (one.strip().removeprefix("W/") for one in given.split(",")):
+        return Answer(status=304, tag=tag)
+    return None
