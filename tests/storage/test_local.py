@@ -80,16 +80,22 @@ def test_temporary_files_are_hidden_and_swept(tmp_path: Path) -> None:
     assert young.exists()
 
 
-def test_durable_writes_sync_the_file_and_every_new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
+@pytest.fixture
+def synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is synced, in turn: folders by their names, files as "file"."""
+    found: list[str] = []
     fsync = os.fsync
 
     def record(fd: int) -> None:
         name = os.readlink(f"/proc/self/fd/{fd}")
-        synced.append("file" if stat.S_ISREG(os.fstat(fd).st_mode) else os.path.relpath(name, tmp_path))
+        found.append("file" if stat.S_ISREG(os.fstat(fd).st_mode) else os.path.relpath(name, tmp_path))
         fsync(fd)
 
     monkeypatch.setattr(os, "fsync", record)
+    return found
+
+
+def test_durable_writes_sync_the_file_and_every_new_folder(tmp_path: Path, synced: list[str]) -> None:
     storage = LocalStorage(tmp_path / "root")
     storage.create("a/b/1", b"", durable=False)
     assert synced == []
@@ -99,6 +105,20 @@ def test_durable_writes_sync_the_file_and_every_new_folder(tmp_path: Path, monke
     with storage.writer("a/b/3"):
         pass
     assert synced == ["file", "root/a/b"]
+
+
+def test_what_is_durable_is_not_synced_again_for_a_private_write(tmp_path: Path, synced: list[str]) -> None:
+    storage = LocalStorage(tmp_path / "root")
+    storage.make_private()
+    assert synced == []
+    storage.create("a", b"")
+    assert synced == [".", "file", "root"]
+    synced.clear()
+    storage.private().create("programs/1", b"")
+    assert synced == ["root", "file", "root/programs"]
+    synced.clear()
+    storage.private().create("programs/2", b"")
+    assert synced == ["file", "root/programs"]
 
 
 def test_a_retransmitted_link_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,7 +233,7 @@ def _own_files(path: str) -> dict[str, str]:
     found = {os.path.basename(path): file_hash(path)}
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or not file.endswith(".py") or len(found) > MODULES:
+        if not isinstance(file, str) or not file.endswith(".py") or file.startswith(_LIBRARIES) or len(found) > MODULES:
             continue
         file = os.path.abspath(file)
         if file.startswith(top) and not file.startswith(here) and _is_program(file):

@@ -56,7 +56,9 @@ class LocalStorage:
 
     def private(self) -> LocalStorage:
         """The same storage; what is written through it only this user can read."""
-        return LocalStorage(self.root, private=True)
+        storage = LocalStorage(self.root, private=True)
+        storage._folders = self._folders
+        return storage
 
     def is_private(self, path: str) -> bool:
         """Can only its user read an object?"""
@@ -69,7 +71,9 @@ class LocalStorage:
         """Make the folder, if it is not there, for this user only.
 
         A umask that lets the group write says that others work with this user's files: then the folder is as the umask says."""
-        self._make_folder(os.path.dirname(self.root), durable=True)
+        parent = os.path.dirname(self.root)
+        if not os.path.isdir(parent):
+            self._make_folder(parent, durable=True)
         try:
             os.mkdir(self.root)
         except FileExistsError:
