@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from penstock.functions import OutputTag
     from penstock.state.overlay.keyed import KeyedState
 
-__all__ = ["KeyedContext", "OnTimerContext", "ProcessContext", "RuntimeContext", "Timers"]
+__all__ = ["KeyedBroadcastContext", "KeyedContext", "OnTimerContext", "ProcessContext", "RuntimeContext", "Timers"]
 
 K = TypeVar("K")
 T = TypeVar("T")
+S = TypeVar("S")
 
 Sides = dict[str, tuple[list[Any], ...]]
 """What was written to side outputs, by tag: values, timestamps, ticks; in a stream that updates, kinds too."""
@@ -173,3 +174,18 @@ class OnTimerContext(KeyedContext[K]):
     def __init__(self, keyed: KeyedState) -> None:
         super().__init__(keyed)
         self.time_domain = "event"
+
+
+class KeyedBroadcastContext(ProcessContext, Generic[K]):
+    """The context of a broadcast record at a keyed stream: there is no key, but all keys can be gone through."""
+
+    __slots__ = ("_visit",)
+
+    def __init__(self, visit: Callable[[Any, Callable[[Any, Any], None]], None]) -> None:
+        super().__init__()
+        self._visit = visit
+
+    def apply_to_keyed_state(self, state: S, function: Callable[[K, S], None]) -> None:
+        """Call `function(key, state)` for every key of this partition that has something in a keyed state, such as `self.seen`.
+        The function may read and change that, and every other keyed state of the key."""
+        self._visit(state, function)

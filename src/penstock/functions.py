@@ -16,13 +16,15 @@ from penstock.diagnosis.tracebacks import is_ours
 from penstock.errors import PlanError
 
 if TYPE_CHECKING:
-    from penstock.contexts import KeyedContext, OnTimerContext, ProcessContext, RuntimeContext
+    from penstock.contexts import KeyedBroadcastContext, KeyedContext, OnTimerContext, ProcessContext, RuntimeContext
 
 __all__ = [
     "AggregateFunction",
+    "BroadcastProcessFunction",
     "CoProcessFunction",
     "FilterFunction",
     "FlatMapFunction",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "MapFunction",
@@ -154,6 +156,39 @@ class KeyedCoProcessFunction(Function, Generic[K, I, J, O]):
         return None
 
 
+class BroadcastProcessFunction(Function, Generic[I, J, O]):
+    """Sees the records of a stream, and those of a broadcast one, which reach every partition.
+
+    What is declared as `BroadcastMapState` is the same in all partitions: `process_broadcast` changes it, and must do so in the
+    same way everywhere, by the record and what is there already; `process` only reads it.
+    """
+
+    def process(self, value: I, ctx: ProcessContext) -> Iterable[O] | None:
+        """A record of the stream that is not broadcast."""
+        raise NotImplementedError
+
+    def process_broadcast(self, value: J, ctx: ProcessContext) -> Iterable[O] | None:
+        """A record of the broadcast stream; every partition is given it."""
+        raise NotImplementedError
+
+
+class KeyedBroadcastProcessFunction(Function, Generic[K, I, J, O]):
+    """As `BroadcastProcessFunction`, for a keyed stream: with state and timers for each key beside the broadcast state."""
+
+    def process(self, value: I, ctx: KeyedContext[K]) -> Iterable[O] | None:
+        """A record of the keyed stream."""
+        raise NotImplementedError
+
+    def process_broadcast(self, value: J, ctx: KeyedBroadcastContext[K]) -> Iterable[O] | None:
+        """A record of the broadcast stream; every partition is given it. There is no key: `ctx.apply_to_keyed_state` goes
+        through all keys."""
+        raise NotImplementedError
+
+    def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:
+        """A timer of this key is due."""
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """How a step calls a function of a person's. `method`: what is called; None if the function has no such method. `several`: it
@@ -214,8 +249,8 @@ def aggregate_calls(function: Any) -> tuple[Call, ...]:
 # --- what a function is called in messages ---------------------------------------------------------------------------------
 
 _METHODS = (
-    *("process", "process1", "process2", "map", "flat_map", "filter", "reduce", "fold", "add", "map_batch", "apply"),
-    *("on_record", "assign", "evict_before", "__call__"),
+    *("process", "process1", "process2", "process_broadcast", "map", "flat_map", "filter", "reduce", "fold"),
+    *("add", "map_batch", "apply", "on_record", "assign", "evict_before", "__call__"),
 )
 
 

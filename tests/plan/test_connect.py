@@ -8,10 +8,21 @@ from typing import Any, assert_type
 import pytest
 
 from penstock import DataStream, KeyedContext, StreamEnvironment, ValueState
-from penstock.api import ConnectedStreams, KeyedConnectedStreams
-from penstock.contexts import ProcessContext
+from penstock.api import (
+    BroadcastConnectedStreams,
+    ConnectedStreams,
+    KeyedBroadcastConnectedStreams,
+    KeyedConnectedStreams,
+)
+from penstock.contexts import KeyedBroadcastContext, ProcessContext
 from penstock.errors import PlanError
-from penstock.functions import CoProcessFunction, KeyedCoProcessFunction
+from penstock.functions import (
+    BroadcastProcessFunction,
+    CoProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+)
+from penstock.state import BroadcastMapState
 
 
 class Sizes(KeyedCoProcessFunction[int, str, bytes, tuple[int, int]]):
@@ -34,6 +45,31 @@ class Plain(CoProcessFunction[str, bytes, float]):
         yield len(value) + 0.5
 
 
+class Ruled(KeyedBroadcastProcessFunction[int, str, bytes, tuple[int, bytes]]):
+    rules: BroadcastMapState[int, bytes] = BroadcastMapState(int, bytes)
+    size = ValueState(int, 0)
+
+    def process(self, value: str, ctx: KeyedContext[int]) -> Iterable[tuple[int, bytes]]:
+        yield ctx.key, self.rules.get(len(value)) or b""
+
+    def process_broadcast(self, value: bytes, ctx: KeyedBroadcastContext[int]) -> None:
+        self.rules.put(len(value), value)
+        assert_type(ctx.apply_to_keyed_state(self.size, self._sized), None)
+
+    def _sized(self, key: int, size: ValueState[int]) -> None:
+        size.update(key)
+
+
+class LooselyRuled(BroadcastProcessFunction[str, bytes, float]):
+    rules: BroadcastMapState[int, bytes] = BroadcastMapState(int, bytes)
+
+    def process(self, value: str, ctx: ProcessContext) -> Iterable[float]:
+        yield float(len(self.rules))
+
+    def process_broadcast(self, value: bytes, ctx: ProcessContext) -> None:
+        self.rules.put(len(value), value)
+
+
 def environment() -> StreamEnvironment:
     return StreamEnvironment("connected", executor="inline")
 
@@ -54,6 +90,11 @@ def test_types_flow_through() -> None:
     keyed = texts.key_by(size_of).connect(data.key_by(size_of))
     assert_type(keyed, KeyedConnectedStreams[int, str, bytes])
     assert_type(keyed.process(Sizes()), DataStream[tuple[int, int]])
+    assert_type(texts.connect(data.broadcast()), BroadcastConnectedStreams[str, bytes])
+    assert_type(texts.connect(data.broadcast()).process(LooselyRuled()), DataStream[float])
+    ruled = texts.key_by(size_of).connect(data.broadcast())
+    assert_type(ruled, KeyedBroadcastConnectedStreams[int, str, bytes])
+    assert_type(ruled.process(Ruled()), DataStream[tuple[int, bytes]])
 
 
 def test_what_comes_of_them() -> None:
@@ -90,6 +131,8 @@ def test_pairings_that_are_refused() -> None:
     assert refused(lambda: loose.connect(keyed)) == f"connect: the second stream is keyed, the first is not /  / {ALIKE}"
     assert "streams of two environments cannot be connected" in refused(lambda: texts.connect(sides(environment())[1]))
     assert "connect([1]): this is not a stream" in refused(lambda: loose.connect([1]))
+    assert "the first stream is broadcast / " in refused(lambda: texts.broadcast().connect(loose))
+    assert "the first stream is broadcast / " in refused(lambda: texts.broadcast().connect(data.broadcast()))
     typed = data.key_by(size_of, key_type=int)
     assert "input 2 has keys of another type" in refused(lambda: keyed.connect(typed).process(Sizes()))
 
@@ -111,6 +154,15 @@ class Keeping(Plain):
     seen = ValueState(int, 0)
 
 
+class Timed(Plain):
+    def on_timer(self, timestamp: int, ctx: Any) -> None:
+        """There are no timers without keys."""
+
+
+class Broadcasting(Sizes):
+    rules: BroadcastMapState[str, str] = BroadcastMapState(str, str)
+
+
 def test_functions_that_are_refused() -> None:
     texts, data = sides(environment())
     loose: Any = texts.connect(data)
@@ -124,7 +176,12 @@ def test_functions_that_are_refused() -> None:
     assert "cannot be called as process2(value, ctx)" in refused(lambda: keyed.process(NoContext()))
     assert "is not a CoProcessFunction" in refused(lambda: loose.process("function"))
     message = refused(lambda: loose.process(Keeping()))
-    assert "has the state 'seen', but its streams are not keyed" in message
-    assert "has on_timer, but its streams are not keyed" in refused(lambda: loose.process(Sizes.__mro__[1]()))
+    assert "has the state 'seen', a ValueState: no CoProcessFunction on streams that are not keyed can have it" in message
+    assert "bring the records of each key together with key_by(...)" in message
+    assert "has on_timer, but its streams are not keyed" in refused(lambda: loose.process(Timed()))
+    assert "no KeyedCoProcessFunction can have it" in refused(lambda: keyed.process(Broadcasting()))
+    ruled: Any = texts.connect(data.broadcast())
+    assert "is not a BroadcastProcessFunction" in refused(lambda: ruled.process(Plain()))
+    assert "no BroadcastProcessFunction on streams that are not keyed can have it" in refused(lambda: ruled.process(Ruled()))
     with pytest.raises(TypeError):
         loose.map(str)

@@ -4,7 +4,13 @@
 checks. `environment` hands the plan to `running/`; `job` is for any process that looks at a job, or controls it.
 """
 
-from penstock.api.connected import ConnectedStreams, KeyedConnectedStreams
+from penstock.api.connected import (
+    BroadcastConnectedStreams,
+    BroadcastStream,
+    ConnectedStreams,
+    KeyedBroadcastConnectedStreams,
+    KeyedConnectedStreams,
+)
 from penstock.api.environment import StreamEnvironment
 from penstock.api.job import Job
 from penstock.api.keyed import KeyedStream
@@ -14,12 +20,15 @@ from penstock.epochs.history import EpochRecord, JobResult
 from penstock.runtime.operators.operator import DeadLetter
 
 __all__ = [
+    "BroadcastConnectedStreams",
+    "BroadcastStream",
     "ConnectedStreams",
     "DataStream",
     "DeadLetter",
     "EpochRecord",
     "Job",
     "JobResult",
+    "KeyedBroadcastConnectedStreams",
     "KeyedConnectedStreams",
     "KeyedStream",
     "SplitStream",

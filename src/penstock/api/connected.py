@@ -7,9 +7,17 @@ from typing import Any, Generic, TypeVar
 
 from penstock.api.stream import DataStream
 from penstock.errors import PlanError
-from penstock.functions import CoProcessFunction, FlatMapFunction, KeyedCoProcessFunction, MapFunction
+from penstock.functions import (
+    BroadcastProcessFunction,
+    CoProcessFunction,
+    FlatMapFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    MapFunction,
+)
 from penstock.plan.definition import Definition, ErrorPolicy
 from penstock.plan.pairing import BOTH_SIDES
+from penstock.runtime.operators.broadcast import BroadcastProcess, KeyedBroadcastProcess
 from penstock.runtime.operators.co_process import KeyedCoProcess
 from penstock.runtime.operators.co_stateless import CoProcess, CoStateless
 
@@ -122,12 +130,58 @@ class KeyedConnectedStreams(ConnectedStreams[T, U], Generic[K, T, U]):
         return self._then(definition, name, "co-process", previous_names)
 
 
+class BroadcastStream(DataStream[T]):
+    """A stream whose records reach every partition of the next step."""
+
+
+class BroadcastConnectedStreams(ConnectedStreams[T, U]):
+    """A stream, and a broadcast one that controls what is done with it."""
+
+    def process(  # type: ignore[override]
+        self,
+        function: BroadcastProcessFunction[T, U, O],
+        *,
+        name: str | None = None,
+        errors: ErrorPolicy = "fail",
+        previous_names: Sequence[str] = (),
+    ) -> DataStream[O]:
+        """A function with state that the broadcast records change, in all partitions alike, and the others read."""
+        check_instance(function)
+        return self._then(BroadcastProcess(body=function, errors=errors), name, "broadcast", previous_names)
+
+
+class KeyedBroadcastConnectedStreams(BroadcastConnectedStreams[T, U], Generic[K, T, U]):
+    """A keyed stream, and a broadcast one that controls what is done with it."""
+
+    def process(  # type: ignore[override]
+        self,
+        function: KeyedBroadcastProcessFunction[K, T, U, O],
+        *,
+        name: str | None = None,
+        errors: ErrorPolicy = "fail",
+        previous_names: Sequence[str] = (),
+    ) -> DataStream[O]:
+        """A function with state and timers for each key, and state that the broadcast records change, in all partitions alike."""
+        check_instance(function)
+        exchange = self._first._exchange
+        assert exchange is not None
+        keys = {"key_type": exchange.key_type, "key_fields": exchange.key_fields}
+        return self._then(KeyedBroadcastProcess(body=function, errors=errors, **keys), name, "broadcast", previous_names)
+
+
 def connected(first: DataStream[Any], second: DataStream[Any]) -> Any:
     """What two streams are together. Sides that do not go together are refused here, or when a step is made of them."""
     from penstock.api.keyed import KeyedStream
 
     if not isinstance(second, DataStream):
         raise PlanError(f"connect({second!r}): this is not a stream", hint="a stream is connected with one other stream")
+    if isinstance(first, BroadcastStream):
+        raise PlanError(
+            "connect: the first stream is broadcast",
+            hint="the broadcast stream is given last, stream.connect(control.broadcast()), and only one of the two is broadcast",
+        )
+    if isinstance(second, BroadcastStream):
+        return (KeyedBroadcastConnectedStreams if isinstance(first, KeyedStream) else BroadcastConnectedStreams)(first, second)
     keyed = [isinstance(stream, KeyedStream) for stream in (first, second)]
     if keyed[0] != keyed[1]:
         which, other = ("first", "second") if keyed[0] else ("second", "first")
@@ -138,6 +192,3 @@ def connected(first: DataStream[Any], second: DataStream[Any]) -> Any:
 def check_instance(function: Any) -> None:
     if isinstance(function, type):
         raise PlanError(f"process({function.__name__}): this is a class", hint=f"give an instance: {function.__name__}()")
-
-
-__all__ = ["ConnectedStreams", "KeyedConnectedStreams", "connected"]

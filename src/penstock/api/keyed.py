@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
-from penstock.api.connected import KeyedConnectedStreams, connected
+from penstock.api.connected import (
+    BroadcastStream,
+    ConnectedStreams,
+    KeyedBroadcastConnectedStreams,
+    KeyedConnectedStreams,
+    connected,
+)
 from penstock.api.stream import DataStream
 from penstock.api.windowed import WindowedStream, windowed
 from penstock.errors import PlanError
@@ -112,9 +118,16 @@ class KeyedStream(DataStream[T], Generic[K, T]):
         """The record whose `field` is the greatest so far (the first of equals)."""
         return self._keyed(RollingExtreme(field, least=False, whole=True, state_type=state_type), "max_by", name, previous_names)
 
-    def connect(self, other: KeyedStream[K, U]) -> KeyedConnectedStreams[K, T, U]:  # type: ignore[override]
-        """Two streams that are keyed alike, for a step that takes both: they share the state and the timers of a key."""
-        found: KeyedConnectedStreams[K, T, U] = connected(self, other)
+    @overload  # type: ignore[override]
+    def connect(self, other: KeyedStream[K, U]) -> KeyedConnectedStreams[K, T, U]: ...
+
+    @overload
+    def connect(self, other: BroadcastStream[U]) -> KeyedBroadcastConnectedStreams[K, T, U]: ...
+
+    def connect(self, other: DataStream[Any]) -> ConnectedStreams[T, Any]:
+        """Two streams that are keyed alike, for a step that takes both: they share the state and the timers of a key. Or the
+        other is broadcast, to control what is done with this one."""
+        found: ConnectedStreams[T, Any] = connected(self, other)
         return found
 
     # --- windows -----------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from penstock.runtime.operators.union import Union
 from penstock.timing.timestamps import Unit, check_unit
 
 if TYPE_CHECKING:
-    from penstock.api.connected import ConnectedStreams
+    from penstock.api.connected import BroadcastConnectedStreams, BroadcastStream, ConnectedStreams
     from penstock.api.environment import StreamEnvironment
     from penstock.api.keyed import KeyedStream
     from penstock.api.windowed import WindowedStream
@@ -268,8 +268,15 @@ class DataStream(Generic[T]):
         inputs = (stream._input() for stream in (self, *others))
         return DataStream(self._env, self._env._add(Union(), *inputs, name=name, label="union"))
 
+    @overload
+    def connect(self, other: BroadcastStream[U]) -> BroadcastConnectedStreams[T, U]: ...
+
+    @overload
+    def connect(self, other: DataStream[U]) -> ConnectedStreams[T, U]: ...
+
     def connect(self, other: DataStream[U]) -> ConnectedStreams[T, U]:
-        """Two streams of different types, for a step that takes both: keyed alike, or neither of them."""
+        """Two streams of different types, for a step that takes both: keyed alike, or neither of them; or the other is broadcast,
+        to control what is done with this one."""
         from penstock.api.connected import connected
 
         found: ConnectedStreams[T, U] = connected(self, other)
@@ -280,10 +287,12 @@ class DataStream(Generic[T]):
         self._no_exchange("rebalance")
         return DataStream(self._env, self._step, self._tag, Exchange(kind="rebalance"))
 
-    def broadcast(self) -> DataStream[T]:
+    def broadcast(self) -> BroadcastStream[T]:
         """Send every record to all partitions of the next step."""
+        from penstock.api.connected import BroadcastStream
+
         self._no_exchange("broadcast")
-        return DataStream(self._env, self._step, self._tag, Exchange(kind="broadcast"))
+        return BroadcastStream(self._env, self._step, self._tag, Exchange(kind="broadcast"))
 
     def side_output(self, tag: OutputTag[U]) -> DataStream[U]:
         """What the step wrote to a side output with `ctx.output(tag, ...)`."""

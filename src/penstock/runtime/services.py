@@ -164,13 +164,18 @@ class Services:
     def state_id(self, step: StepId, name: str) -> int:
         return self.job.state_ids[step, name]
 
+    @property
+    def groups(self) -> range:
+        """The key groups of this partition."""
+        return groups_of(self.partition, self.job.parallelism, self.job.max_parallelism)
+
     def keyed_state(
         self, step: StepId, key_type: Any, watermark: Milliseconds, *, timers: TimerStates = TIMER_STATES, namespace: int = 0
     ) -> KeyedState:
         """Keyed state of a step; `timers` names its timer queues."""
         event, processing, ttl_event, ttl_processing = timers
         next_due = self.committed.partition_state.next_due
-        groups = groups_of(self.partition, self.job.parallelism, self.job.max_parallelism)
+        groups = self.groups
 
         def queue(name: str) -> TimerQueue:
             state_id = self.state_id(step, name)
@@ -222,7 +227,7 @@ class Services:
             state,
             epoch=self.order.epoch,
             state_id=self.state_id(step, name),
-            groups=groups_of(self.partition, self.job.parallelism, self.job.max_parallelism),
+            groups=self.groups,
             key_groups=DealtGroups(groups.count, groups.hash),
             label=StateLabel(step=step, state=name, function=function),
         )

@@ -10,6 +10,24 @@
 `descriptors` is what a user declares (and what is named here), `key_groups` says which partition owns a key. Imports `storage/`.
 """
 
-from penstock.state.descriptors import AggregatingState, ListState, MapState, ReducingState, Ttl, ValueState
+from penstock.state.descriptors import (
+    AggregatingState,
+    BroadcastMapState,
+    ListState,
+    MapState,
+    OperatorListState,
+    ReducingState,
+    Ttl,
+    ValueState,
+)
 
-__all__ = ["AggregatingState", "ListState", "MapState", "ReducingState", "Ttl", "ValueState"]
+__all__ = [
+    "AggregatingState",
+    "BroadcastMapState",
+    "ListState",
+    "MapState",
+    "OperatorListState",
+    "ReducingState",
+    "Ttl",
+    "ValueState",
+]

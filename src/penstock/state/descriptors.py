@@ -63,6 +63,8 @@ class State:
     """What all kinds of state have in common. `queryable`: whoever may ask the job's server may read it."""
 
     kind = "state"
+    scope: Literal["keyed", "broadcast", "operator"] = "keyed"
+    """Whose it is: of each key; of the step, the same in all its partitions; of each partition of the step."""
     per_window = False
 
     def __init__(
@@ -223,11 +225,22 @@ class MapState(State, Generic[K, T]):
         raise _unbound()
 
 
+class BroadcastMapState(MapState[K, T]):
+    """A map of a step with a broadcast input: the same in all partitions. `process_broadcast` changes it, the other methods of
+    the function only read it."""
+
+    scope = "broadcast"
+
+    def __init__(self, key_type: Any = None, value_type: Any = None, *, codec: Any = None, **evolving: Unpack[Evolving]) -> None:
+        super().__init__(key_type, value_type, codec=codec, **evolving)
+
+
 class OperatorListState(State, Generic[T]):
-    """A list of each partition of a step without keys. When the parallelism changes its elements are dealt out anew; `united`:
-    every partition gets those of all."""
+    """A list of each partition of a step, whatever the keys. When the parallelism changes its elements are dealt out anew;
+    `united`: every partition gets those of all."""
 
     kind = "elements"
+    scope = "operator"
 
     def __init__(
         self,

@@ -10,14 +10,13 @@ from penstock.contexts import RuntimeContext
 from penstock.errors import PlanError
 from penstock.functions import Call, Function, call_of, function_location, life_cycle, method_call
 from penstock.ids import StepId
-from penstock.plan.definition import Definition, ErrorPolicy, Takes
+from penstock.plan.definition import Definition, ErrorPolicy, Scope, StateDeclaration, Takes
 from penstock.runtime.frames import Payload
 from penstock.runtime.operators.operator import Operator, method_of
+from penstock.runtime.operators.scopes import bind_operator_states, check_scopes, declarations
 from penstock.runtime.operators.stateless import FlatMapOperator, MapOperator, PerRecord, ProcessOperator
 from penstock.runtime.services import Services
-from penstock.state.descriptors import declared_states
-
-SIDES = ("process1", "process2")
+from penstock.state.descriptors import state_calls
 
 
 class BothSides(Function):
@@ -78,19 +77,21 @@ class CoProcess(Definition):
 
     body: Any
     sees_order: ClassVar[bool] = True
+    made_for: ClassVar[str] = "CoProcessFunction"
+    methods: ClassVar[tuple[str, ...]] = ("process1", "process2")
+    """What is called for a record, by the input that it comes in at."""
+    scopes: ClassVar[tuple[Scope, ...]] = ("operator",)
+    """Whose state its function may have."""
 
     def __post_init__(self) -> None:
-        if not all(callable(getattr(self.body, name, None)) for name in SIDES):
+        if not all(callable(getattr(self.body, name, None)) for name in self.methods):
+            expected = " and ".join(f"{name}(self, value, ctx)" for name in self.methods)
+            raise PlanError(f"{self.body!r} is not a {self.made_for}", hint=f"give an instance of a class with {expected}")
+        check_scopes(self.body, self.scopes, f"{self.made_for} on streams that are not keyed")
+        if callable(getattr(self.body, "on_timer", None)):
             raise PlanError(
-                f"{self.body!r} is not a CoProcessFunction",
-                hint="give an instance of a class with process1(self, value, ctx) and process2(self, value, ctx)",
-            )
-        keyed = next((name for name in declared_states(self.body)), None)
-        if keyed is not None or callable(getattr(self.body, "on_timer", None)):
-            has = "on_timer" if keyed is None else f"the state {keyed!r}"
-            raise PlanError(
-                f"{function_location(self.body)} has {has}, but its streams are not keyed",
-                hint="state and timers are of a key: connect a.key_by(...) with b.key_by(...)",
+                f"{function_location(self.body)} has on_timer, but its streams are not keyed",
+                hint="timers are of a key: bring the records of each key together with key_by(...)",
             )
 
     @property
@@ -98,25 +99,24 @@ class CoProcess(Definition):
         return "co-process"
 
     def takes(self, given: int) -> tuple[Takes, ...]:
-        return (Takes(keyed=False),) * len(SIDES)
+        return (Takes(keyed=False),) * len(self.methods)
 
     def function(self) -> Any:
         return self.body
 
     def calls(self) -> tuple[Call, ...]:
-        methods = (method_call(self.body, name, "value", "ctx", several=True) for name in SIDES)
-        return *methods, *life_cycle(self.body)
+        methods = (method_call(self.body, name, "value", "ctx", several=True) for name in self.methods)
+        return *methods, *life_cycle(self.body), *state_calls(self.body)
+
+    def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
+        return tuple(declarations(step, self.body))
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
-        function = services.opened(step, self.body)
-        return CoProcessOperator(step, services, [(function, getattr(function, name)) for name in SIDES], self.errors)
+        return CoProcessOperator(step, services, self)
 
 
 class Sided(PerRecord):
     """A step that calls a function, or a method of its function, for the input that a record comes in at."""
-
-    methods: ClassVar[tuple[str, ...]] = ()
-    """What the methods are called in messages, if they are of one function."""
 
     def __init__(self, step: StepId, services: Services, sides: list[tuple[Any, Any]], errors: ErrorPolicy) -> None:
         super().__init__(step, services, sides[0][0], errors, inputs=len(sides))
@@ -124,8 +124,6 @@ class Sided(PerRecord):
 
     def on_input(self, port: int, batch: Payload) -> None:
         self.function, self.call = self._sides[port]
-        if self.methods:
-            self.method = self.methods[port]
         self.on_batch(batch)
 
 
@@ -138,4 +136,15 @@ class CoFlatMapOperator(Sided, FlatMapOperator):
 
 
 class CoProcessOperator(Sided, ProcessOperator):
-    methods = SIDES
+    """The methods of one function."""
+
+    def __init__(self, step: StepId, services: Services, definition: CoProcess) -> None:
+        function = services.opened(step, definition.body)
+        sides = [(function, getattr(function, name)) for name in definition.methods]
+        super().__init__(step, services, sides, definition.errors)
+        self._methods = definition.methods
+        bind_operator_states(services, step, function, definition.body)
+
+    def on_input(self, port: int, batch: Payload) -> None:
+        self.method = self._methods[port]
+        super().on_input(port, batch)

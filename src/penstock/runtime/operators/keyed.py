@@ -20,13 +20,14 @@ from penstock.contexts import OnTimerContext
 from penstock.errors import PenstockError, PlanError
 from penstock.functions import Call, life_cycle, method_call
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
-from penstock.plan.definition import Definition, KeyFields, StateDeclaration, Takes
+from penstock.plan.definition import Definition, KeyFields, Scope, StateDeclaration, Takes
 from penstock.plan.schema import Schema
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.frames import Keyed
 from penstock.runtime.operators.observer import Invocation, ObservedTimers, Observer
 from penstock.runtime.operators.operator import Operator, Ports
 from penstock.runtime.operators.returned import as_records
+from penstock.runtime.operators.scopes import bind_operator_states, check_scopes, declarations, states_of
 from penstock.runtime.operators.stateless import repeated
 from penstock.runtime.ordering import merged_keyed
 from penstock.runtime.rolling import ByField, Rolling
@@ -59,6 +60,8 @@ class KeyedProcess(Definition):
     made_for: ClassVar[str] = "KeyedProcessFunction"
     methods: ClassVar[tuple[str, ...]] = ("process",)
     """What is called for a record, by the input that it comes in at."""
+    scopes: ClassVar[tuple[Scope, ...]] = ("keyed", "operator")
+    """Whose state its function may have."""
 
     def __post_init__(self) -> None:
         if not all(callable(getattr(self.body, name, None)) for name in self.methods):
@@ -67,6 +70,7 @@ class KeyedProcess(Definition):
                 f"{self.body!r} is not a {self.made_for}",
                 hint=f"give an instance of a class with {expected}, and on_timer if it sets timers",
             )
+        check_scopes(self.body, self.scopes, self.made_for)
         check_defaults(declared_states(self.body))
         for name in declared_states(self.body):
             if name in (*self.methods, "on_timer", "open", "close"):
@@ -97,10 +101,8 @@ class KeyedProcess(Definition):
 
     def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
         keys: dict[str, Any] = {"key_type": self.key_type, "key_fields": self.key_fields}
-        return tuple(
-            StateDeclaration(step=step, name=name, state=state, kind=state.kind, **keys)
-            for name, state in declared_states(self.body).items()
-        ) + tuple(StateDeclaration(step=step, name=name, state=None, kind=TIMERS.name, **keys) for name in TIMER_STATES)
+        timers = (StateDeclaration(step=step, name=name, state=None, kind=TIMERS.name, **keys) for name in TIMER_STATES)
+        return *declarations(step, self.body, **keys), *timers
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return KeyedProcessOperator(step, services, inputs, self)
@@ -108,6 +110,8 @@ class KeyedProcess(Definition):
 
 class KeyedProcessOperator(Operator):
     observed = frozenset(("record", "timer"))
+    always_keyed: ClassVar[bool] = True
+    """Whatever its function is called for has a key."""
 
     def __init__(self, step: StepId, services: Services, inputs: int, definition: KeyedProcess) -> None:
         super().__init__(step, services, inputs)
@@ -115,12 +119,14 @@ class KeyedProcessOperator(Operator):
         self._methods = definition.methods
         self.errors = definition.errors
         self.keyed: KeyedState = services.keyed_state(step, definition.key_type, self.watermark)
-        states = declared_states(definition.body)
-        handles = bind_states(
+        states = states_of(definition.body, "keyed")
+        bind_operator_states(services, step, function, definition.body)
+        self._handles = handles = bind_states(
             self.keyed,
             states,
             lambda name: services.state_id(step, name),
             lambda name: StateLabel(step=step, state=name, function=definition.function(), tolerant=self.errors != "fail"),
+            sole=self.always_keyed,
         )
         for name, handle in handles.items():
             object.__setattr__(function, name, handle)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -58,7 +58,48 @@ class BroadcastState(KeyedState):
 
 
 class BroadcastHandle(MapHandle):
-    """A broadcast `MapState`, for those who may change it."""
+    """A broadcast `MapState`, for those who may change it.
+
+    It is read as a whole again and again: for each record, as long as no control record changes it. So what is there is put
+    in order once.
+    """
+
+    _live: list[tuple[Any, Any]] | None = None
+    """What is there, in order; None: not known."""
+
+    def put(self, key: Any, value: Any) -> None:
+        self._live = None
+        super().put(key, value)
+
+    __setitem__ = put
+
+    def remove(self, key: Any) -> None:
+        self._live = None
+        super().remove(key)
+
+    def clear(self) -> None:
+        self._live = None
+        super().clear()
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        cells = self._keyed.slot.cells
+        if self._codec.mutable and cells[self._flag] == CLEAN:
+            cells[self._flag] = READ
+        return iter(self._in_order())
+
+    def keys(self) -> Iterator[Any]:
+        return iter([key for key, _ in self._in_order()])
+
+    __iter__ = keys
+
+    def __len__(self) -> int:
+        return len(self._in_order())
+
+    def _in_order(self) -> list[tuple[Any, Any]]:
+        if self._live is None:
+            entries = self._load_all(self._keyed.slot).entries
+            self._live = [(key, value) for _, (key, value, _) in sorted(entries.items()) if value is not MISSING]
+        return self._live
 
     def _seen(self, entry: list[Any]) -> Any:
         cells = self._keyed.slot.cells
@@ -81,13 +122,18 @@ class BroadcastHandle(MapHandle):
 
 
 class BroadcastView:
-    """A broadcast `MapState`, for those who may only read it."""
+    """A broadcast `MapState`, for those who may only read it; while it is `open`, they may change it too."""
 
-    __slots__ = ("_handle", "_label")
+    __slots__ = ("_handle", "_label", "open")
 
     def __init__(self, handle: BroadcastHandle, label: StateLabel) -> None:
         self._handle = handle
         self._label = label
+        self.open = False
+
+    @property
+    def handle(self) -> BroadcastHandle:
+        return self._handle
 
     def get(self, key: Any, default: Any = None) -> Any:
         return self._handle.get(key, default)
@@ -113,10 +159,24 @@ class BroadcastView:
     def items(self) -> Iterator[tuple[Any, Any]]:
         return self._handle.items()
 
-    def _refuse(self, *arguments: Any) -> NoReturn:
-        raise StateError(
-            f"{self._label} is broadcast state, and can only be read here",
-            hint="change it for a record of the broadcast input: only these are the same in all partitions",
-        )
+    def put(self, key: Any, value: Any) -> None:
+        self._changed().put(key, value)
 
-    put = __setitem__ = remove = __delitem__ = clear = _refuse
+    __setitem__ = put
+
+    def remove(self, key: Any) -> None:
+        self._changed().remove(key)
+
+    def __delitem__(self, key: Any) -> None:
+        del self._changed()[key]
+
+    def clear(self) -> None:
+        self._changed().clear()
+
+    def _changed(self) -> BroadcastHandle:
+        if not self.open:
+            raise StateError(
+                f"{self._label} is broadcast state, and can only be read here",
+                hint="change it for a record of the broadcast input: only these are the same in all partitions",
+            )
+        return self._handle
