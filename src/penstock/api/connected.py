@@ -17,9 +17,9 @@ from penstock.functions import (
 )
 from penstock.plan.definition import Definition, ErrorPolicy
 from penstock.plan.pairing import BOTH_SIDES
-from penstock.runtime.operators.broadcast import BroadcastProcess, KeyedBroadcastProcess
 from penstock.runtime.operators.co_process import KeyedCoProcess
-from penstock.runtime.operators.co_stateless import CoProcess, CoStateless
+from penstock.runtime.operators.connected.broadcast import BroadcastProcess, KeyedBroadcastProcess
+from penstock.runtime.operators.connected.co_stateless import CoProcess, CoStateless
 
 T = TypeVar("T")
 U = TypeVar("U")

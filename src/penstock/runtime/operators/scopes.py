@@ -10,7 +10,7 @@ from penstock.functions import function_location
 from penstock.ids import Milliseconds, StepId
 from penstock.plan.definition import Scope, StateDeclaration
 from penstock.runtime.services import Services
-from penstock.state.descriptors import MapState, OperatorListState, State, declared_states
+from penstock.state.descriptors import BroadcastMapState, OperatorListState, State, declared_states
 from penstock.state.overlay.broadcast import BroadcastView
 from penstock.state.overlay.writes import StateLabel
 
@@ -54,7 +54,7 @@ def bind_broadcast_states(
     services: Services, step: StepId, function: Any, body: Any, watermark: Milliseconds
 ) -> dict[str, BroadcastView]:
     """Give an opened function its broadcast state, which can be read, and changed while it is open."""
-    states = {name: state for name, state in states_of(body, "broadcast").items() if isinstance(state, MapState)}
+    states = {name: state for name, state in states_of(body, "broadcast").items() if isinstance(state, BroadcastMapState)}
     handles = services.broadcast_state(step, states, watermark, body) if states else {}
     views = {name: BroadcastView(handle, StateLabel(step=step, state=name, function=body)) for name, handle in handles.items()}
     for name, view in views.items():

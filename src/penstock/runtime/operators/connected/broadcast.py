@@ -22,7 +22,7 @@ from penstock.ids import Milliseconds, StepId
 from penstock.plan.definition import Scope, Takes
 from penstock.records import NO_TIMESTAMP, Batch, Records
 from penstock.runtime.frames import Payload, unkeyed
-from penstock.runtime.operators.co_stateless import CoProcess, CoProcessOperator
+from penstock.runtime.operators.connected.co_stateless import CoProcess, CoProcessOperator
 from penstock.runtime.operators.keyed import KeyedProcess, KeyedProcessOperator
 from penstock.runtime.operators.observer import Invocation, Observer
 from penstock.runtime.operators.operator import Operator, Ports
