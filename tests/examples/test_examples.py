@@ -24,6 +24,7 @@ PRINTS = {
     "keyed_counter": "Summary(customer='ann', purchases=3, cents=1120, favourite='tea')\n"
     "Summary(customer='bob', purchases=3, cents=1190, favourite='bread')\n",
     "even_odd": "even> 0\neven> 2\neven> 4\neven> 6\neven> 8\n",
+    "reachability": "depot\nharbour\nmarket\nmill\nquarry\n",
     "two_phase_sink": "100 payments, 100 different, 1 commit tried again\n",
     "spark_feed": "room A: 21 visitors\nroom B: 21 visitors\nroom C: 18 visitors\n",
     "enrich": "AT   1,998,032.40\nCH   1,799,835.81\nDE   1,981,350.00\n",
@@ -52,7 +53,7 @@ PRINTS = {
 }
 """A part of what each example prints."""
 
-CLASSIC = ["word_count", "adults", "fire_alarm", "keyed_counter", "even_odd", "two_phase_sink", "spark_feed"]
+CLASSIC = ["word_count", "reachability", "adults", "fire_alarm", "keyed_counter", "even_odd", "two_phase_sink", "spark_feed"]
 WINDOWS = ["window_word_count", "room_temperatures", "user_sessions", "last_minute", "slack"]
 NEEDS_SPARK = {"spark_feed"}
 SLOW = {"million_keys"}

@@ -14,6 +14,7 @@ from penstock.api.connected import (
 from penstock.api.environment import StreamEnvironment
 from penstock.api.job import Job
 from penstock.api.keyed import KeyedStream
+from penstock.api.loop import Loop
 from penstock.api.stream import DataStream, SplitStream
 from penstock.api.windowed import WindowedStream
 from penstock.epochs.history import EpochRecord, JobResult
@@ -31,6 +32,7 @@ __all__ = [
     "KeyedBroadcastConnectedStreams",
     "KeyedConnectedStreams",
     "KeyedStream",
+    "Loop",
     "SplitStream",
     "StreamEnvironment",
     "WindowedStream",

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.api.connected import BroadcastConnectedStreams, BroadcastStream, ConnectedStreams
     from penstock.api.environment import StreamEnvironment
     from penstock.api.keyed import KeyedStream
+    from penstock.api.loop import Loop
     from penstock.api.windowed import WindowedStream
     from penstock.timing.durations import Duration
     from penstock.windows.assigners import WindowAssigner
@@ -281,6 +282,28 @@ class DataStream(Generic[T]):
 
         found: ConnectedStreams[T, U] = connected(self, other)
         return found
+
+    def iterate(
+        self,
+        *,
+        max_rounds: int | None = None,
+        turns: int = 1_000,
+        record_type: Any = None,
+        name: str | None = None,
+        previous_names: Sequence[str] = (),
+    ) -> Loop[T]:
+        """Begin a loop: build its body on what this returns, and say with `close_with` what comes back.
+
+        - `max_rounds`: how often a record may go through the body; what would come back after that is in `leftovers()`.
+        - `turns`: how often what comes back is sent through the body in one epoch, at most; the rest waits for the next.
+        - `record_type`: the type of the records, which are kept as state between epochs. Without it they are kept as they are,
+          for which they must be plain values, dataclasses and the like.
+        """
+        from penstock.api.loop import iterated
+
+        return iterated(
+            self, max_rounds=max_rounds, turns=turns, record_type=record_type, name=name, previous_names=previous_names
+        )
 
     def rebalance(self) -> DataStream[T]:
         """Spread the records evenly over the partitions of the next step."""

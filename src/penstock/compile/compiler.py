@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.compile.compatibility import Judgement, Origin, brings_code, judge, refusals
 from penstock.compile.layout import Claims, claim_states, lay_out
+from penstock.compile.loops import check_loops
 from penstock.compile.renames import by_new_name, known_as, renamed_steps
 from penstock.compile.rewrites import REWRITES, rewrite
 from penstock.compile.source_claims import SourceClaims, claim_sources
@@ -84,6 +85,7 @@ def examine(
     rewrites: Rewrites = REWRITES,
 ) -> Examined:
     """Rewrite a program, and judge it against what an earlier one has left. `origin`: where that is, if it may not be trusted."""
+    check_loops(program)
     graph = rewrite(program, rewrites)
     judged = judge(graph, state)
     kept = by_new_name(sources, renamed_steps(graph, set(sources)))
@@ -145,6 +147,7 @@ def compile_program(
         job=target.job,
         storage=target.storage,
         stages=plan.stages,
+        loops=plan.loops,
         parallelism=target.parallelism,
         max_parallelism=target.key_groups.count,
         key_hash=target.key_groups.hash,

@@ -16,7 +16,9 @@ from penstock.plan.definition import StateDeclaration
 from penstock.plan.exchange import Exchange
 from penstock.plan.nodes import Graph, Node
 from penstock.runtime.exchange import Channel
+from penstock.runtime.job import LoopPlan
 from penstock.runtime.operators.expressions import Filter, Project
+from penstock.runtime.operators.loop import LoopTail
 from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceStep
 from penstock.state.descriptors import sub_keys_of
@@ -39,6 +41,7 @@ def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:
     plan = cut(runs, claimed.states.ids, config.parallelism, KeyGroups(most, NEW_JOBS))
     stage_of = {step.step: stage.index for stage in plan.stages for step in stage.steps}
     over_columns = _over_columns(graph, runs)
+    turns = {loop.tail: _turns(loop) for loop in plan.loops}
     order = summary_of(runs, config.guarantee)
     return {
         "version": VERSION,
@@ -48,8 +51,11 @@ def explain_data(graph: Graph, config: JobConfig) -> dict[str, Any]:
         "parallelism": config.parallelism,
         "max_parallelism": most,
         "bounded": is_bounded(graph),
-        "steps": [{**_step(node, stage_of[node.step], order), **over_columns.get(node.step, {})} for node in runs],
-        "stages": [{"stage": stage.index, "steps": [step.step for step in stage.steps]} for stage in plan.stages],
+        "steps": [
+            {**_step(node, stage_of[node.step], order), **over_columns.get(node.step, {}), **turns.get(node.step, {})}
+            for node in runs
+        ],
+        "stages": [{"stage": stage.index, "steps": [step.step for step in stage.steps]} for stage in plan.stages if stage.steps],
         "exchanges": [_exchange(channel) for stage in plan.stages for channel in stage.channels_out],
         "warnings": [_unnamed(node) for node in graph if keeps_state(node) and not node.named],
     }
@@ -115,6 +121,8 @@ def _step(node: Node, stage: int, order: OrderNotes) -> dict[str, Any]:
         step["order"] = order.steps[node.step]
     if node.emits != APPENDS:
         step["changes"] = [str(kind) for kind in KINDS if kind in node.emits]
+    if isinstance(definition, LoopTail):
+        step["feedback"] = definition.loop
     if isinstance(definition, Filter | Project):
         step["expressions"] = definition.describe()
     if isinstance(definition, WindowStep):
@@ -141,6 +149,17 @@ def _over_columns(graph: Graph, runs: Graph) -> dict[str, dict[str, Any]]:
         }
         found[step] = {"window": {**window.describe(), **how}, "states": [], "timers": False}
     return found
+
+
+def _turns(loop: LoopPlan) -> dict[str, Any]:
+    """What there is to say of the end of a loop: where its records turn within an epoch."""
+    if loop.within:
+        turns = "all of it within the epoch, without an exchange"
+    elif loop.ways is not None:
+        turns = "within the epoch where the key stays in its partition, otherwise in the next one"
+    else:
+        turns = "in the next epoch"
+    return {"turns": turns}
 
 
 def user_function(function: Any) -> str | None:
@@ -217,6 +236,8 @@ def _step_lines(step: dict[str, Any]) -> list[str]:
     lines += [f"  updates: emits {', '.join(step['changes'])}"] if "changes" in step else []
     lines += [f"  {what} {how}" for what, how in step.get("expressions", {}).items()]
     lines += [f"  {what} {how}" for what, how in step.get("window", {}).items()]
+    if "feedback" in step:
+        lines.append(f"  ↺ what comes here goes back to {step['feedback']}: {step['turns']}")
     if step["errors"] != "fail":
         lines.append(f"  errors {step['errors']}")
     if "sink" in step and step["sink"]["volatile"]:

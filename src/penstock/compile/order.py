@@ -2,13 +2,15 @@
 
 A step sees order if what it does with a record may depend on the records and timers before it: keyed functions, rolling
 aggregations, windows with functions, triggers or evictors. Steps without state do not, nor do windows of declared aggregates,
-over columns or not. A `process` without state is given ticks where there are any, for it can ask for the watermark.
+over columns or not. A `process` without state is given ticks where there are any, for it can ask for the watermark. Steps of a
+loop are given none: the order in which feedback and new records meet is not promised.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from penstock.compile.loops import loops_of
 from penstock.connectors.protocol import ReadsInOrder
 from penstock.ids import StepId
 from penstock.plan.definition import Definition
@@ -57,7 +59,11 @@ def order_of(graph: Graph) -> OrderOf:
     takers: set[StepId] = set()
     seen_as_given: set[StepId] = set()
     """Steps that see order, and those that hand records to one without an exchange: nothing else merges their inputs."""
+    looped = frozenset(step for loop in loops_of(graph) for step in loop.body)
+    """Feedback has no place in an order, so that none is kept for the steps that take it."""
     for node in reversed(list(graph)):
+        if node.step in looped:
+            continue
         here = sees_order(node.definition)
         again = isinstance(node.definition, MergeStep | WindowStep)  # which have ticks of their own
         if here or asks_time(node.definition) or (node.step in with_ticks and not again):
@@ -74,13 +80,13 @@ def order_of(graph: Graph) -> OrderOf:
     paced = frozenset(node.step for node in graph if node.step in wanted and keeps_time(node.definition))
     behind: set[StepId] = set(paced)
     for node in graph:
-        if any(edge.step in behind for edge in node.inputs):
+        if node.step not in looped and any(edge.step in behind for edge in node.inputs):
             behind.add(node.step)
     ordered = frozenset(with_ticks & behind)
     in_turn = frozenset(
         node.step
         for node in graph
-        if len(node.inputs) > 1 and node.step in seen_as_given and any(edge.step in ordered for edge in node.inputs)
+        if len(node.inputs) > 1 and node.step in seen_as_given - looped and any(edge.step in ordered for edge in node.inputs)
     )
     return OrderOf(ordered=ordered, takers=frozenset(takers), in_turn=in_turn, paced=paced)
 
@@ -98,9 +104,12 @@ def summary_of(graph: Graph, guarantee: str) -> OrderNotes:
     behind: dict[StepId, set[StepId]] = {}
     wanted: set[StepId] = set()
     steps: dict[StepId, str] = {}
+    loops = {step: loop.head for loop in loops_of(graph) for step in loop.body}
     for node in graph:
         mine = {node.step} if isinstance(node.definition, SourceStep) else set()
         behind[node.step] = mine.union(*(behind[edge.step] for edge in node.inputs))
+        if node.step in loops:
+            behind[node.step] = {loops[node.step]}
         if sees_order(node.definition):
             wanted |= behind[node.step]
     reasons = {step: why_as_it_comes(graph.nodes[step].definition, guarantee) for step in wanted}
@@ -115,8 +124,9 @@ def summary_of(graph: Graph, guarantee: str) -> OrderNotes:
 
 
 def why_as_it_comes(definition: Definition, guarantee: str) -> str | None:
-    """Why a source is not read in order of event time; None if it is."""
-    assert isinstance(definition, SourceStep)
+    """Why records do not come in order of event time from a source, or a loop; None if they do."""
+    if not isinstance(definition, SourceStep):
+        return "it is a loop"
     if definition.watermarks is None:
         return "it has no watermarks"
     if not definition.watermarks.by_records:

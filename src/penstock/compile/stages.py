@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from penstock.changes import APPENDS
+from penstock.compile.loops import loops_of, plan_loops
 from penstock.compile.order import order_of
 from penstock.errors import PlanError
 from penstock.ids import StepId
@@ -20,7 +21,8 @@ from penstock.plan.exchange import Exchange
 from penstock.plan.nodes import Graph
 from penstock.records import DICT_ROW, RowType
 from penstock.runtime.exchange import Channel
-from penstock.runtime.job import LocalInput, Stage, StageStep
+from penstock.runtime.job import LocalInput, LoopPlan, Stage, StageStep
+from penstock.runtime.operators.loop import LoopHead
 from penstock.runtime.operators.map_batches import MapBatches
 from penstock.runtime.operators.source import SourceStep
 from penstock.state.key_groups import CRC32, KeyGroups
@@ -35,6 +37,7 @@ class StagedPlan:
     """The stages of a program, and what identifies their state layout."""
 
     stages: tuple[Stage, ...]
+    loops: tuple[LoopPlan, ...]
     rows: tuple[RowType, ...]
     fingerprint: str
 
@@ -53,7 +56,8 @@ def cut(graph: Graph, state_ids: StateIds, parallelism: int, key_groups: KeyGrou
             "the program has no steps", hint="read something with env.from_source(...) and write it with sink_to(...)"
         )
     levels, order = levels_of(graph), order_of(graph)
-    channels = _Channels()
+    loops = loops_of(graph)
+    channels = _Channels({step: loop.head for loop in loops for step in loop.body})
     steps: dict[int, list[StageStep]] = {level: [] for level in range(max(levels.values()) + 1)}
     for node in graph:
         level = levels[node.step]
@@ -89,17 +93,21 @@ def cut(graph: Graph, state_ids: StateIds, parallelism: int, key_groups: KeyGrou
         )
         for level in sorted(steps)
     )
+    plans = plan_loops(graph, loops, levels, channels.made, len(stages))
+    stages += tuple(Stage(index=p.store, steps=(), state_ids=tuple(_of_step(graph, p.head, state_ids))) for p in plans)
     layout = [[list(stage.state_ids) for stage in stages], parallelism, key_groups.count]
     if key_groups.hash != CRC32:  # which older fingerprints do not tell
         layout.append(key_groups.hash)
     fingerprint = hashlib.sha256(json.dumps(layout).encode()).hexdigest()[:16]
-    return StagedPlan(stages=stages, rows=_rows(graph), fingerprint=fingerprint)
+    return StagedPlan(stages=stages, loops=plans, rows=_rows(graph), fingerprint=fingerprint)
 
 
 class _Channels:
     """Channels made so far; edges that carry the same records to the same level share one."""
 
-    def __init__(self) -> None:
+    def __init__(self, loops: Mapping[StepId, StepId]) -> None:
+        self._loops = loops
+        """By step of a loop, the loop."""
         self.made: list[Channel] = []
         self._known: dict[tuple[StepId, str | None, Exchange, int, bool], list[int]] = {}
 
@@ -126,6 +134,7 @@ class _Channels:
                     tag=tag,
                     relay_of=hops[-1] if hops else None,
                     ordered=ordered,
+                    loop=self._loops.get(step),
                 )
             )
             hops.append(len(self.made) - 1)
@@ -134,7 +143,16 @@ class _Channels:
 
 
 def _ids(graph: Graph, steps: list[StepId], state_ids: StateIds) -> list[int]:
-    return [state_ids[state.step, state.name] for step in steps for state in graph.nodes[step].states()]
+    """The states that live in the stage of these steps. That of a loop does not: it has a stage of its own."""
+    return [number for step in steps if not _begins_loop(graph, step) for number in _of_step(graph, step, state_ids)]
+
+
+def _begins_loop(graph: Graph, step: StepId) -> bool:
+    return isinstance(graph.nodes[step].definition, LoopHead)
+
+
+def _of_step(graph: Graph, step: StepId, state_ids: StateIds) -> list[int]:
+    return [state_ids[state.step, state.name] for state in graph.nodes[step].states()]
 
 
 def _rows(graph: Graph) -> tuple[RowType, ...]:

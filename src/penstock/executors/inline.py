@@ -41,7 +41,7 @@ class InlineExecutor:
         job = self._job
         assert job is not None
         frames: list[list[bytes]] | None = None
-        for stage in range(len(job.stages) - 1):
+        for stage in range(len(job.running) - 1):
             sent: list[list[bytes]] = [[] for _ in range(job.parallelism)]
             for partition in range(job.parallelism):
                 for target, frame in self._guard(
@@ -51,7 +51,7 @@ class InlineExecutor:
             frames = sent
         reports: list[TaskReport] = []
         for partition in range(job.parallelism):
-            task = self._task(order, len(job.stages) - 1, partition)
+            task = self._task(order, len(job.running) - 1, partition)
             try:
                 reports += decode_reports(task.report(None if frames is None else frames[partition]))
             except (OSError, InjectedError) as error:

@@ -124,6 +124,13 @@ class Repair(msgspec.Struct, frozen=True):
     done: Epoch | None = None
 
 
+class InFlight(msgspec.Struct, frozen=True):
+    """What is in a loop after an epoch; `waits`: time has not got through it yet."""
+
+    records: int
+    waits: bool = False
+
+
 class EpochInput(msgspec.Struct, frozen=True):
     """What an epoch was given, enough to run it again. `epoch` is that of the manifest it was committed by."""
 
@@ -170,6 +177,8 @@ class Manifest(msgspec.Struct, frozen=True):
     repair: Repair | None = None
     drained: Epoch | None = None
     """The job was drained by this epoch: all time has ended. The epoch before the drain, which the job can go back to."""
+    loops: dict[str, InFlight] = {}
+    """By loop, what is in it. The records themselves are state. Of a loop that is not here it is not known."""
     left_out: LeftOut = LeftOut()
     """What steps left out since the job began; what was shed is in `sources`."""
 

@@ -17,6 +17,7 @@ from penstock.plan.exchange import Exchange, KeySelector, no_key
 from penstock.records import Batch, Columns, Timestamps, to_list
 from penstock.runtime.fields import fields_of
 from penstock.runtime.frames import HEAD_SIZE, Codes, Frame, Keyed, Payload, RowTypes, encode_frame, encode_payload
+from penstock.runtime.loops.rounds import Rounds
 from penstock.runtime.ordering import ticked, with_ticks
 from penstock.runtime.unshippable import cannot_be_sent
 from penstock.state.encoding.keys import KeyCodec
@@ -40,6 +41,8 @@ class Channel:
     ends: tuple[tuple[StepId, int], ...] = ()
     ordered: bool = False
     """A step that sees order follows: records travel with their ticks."""
+    loop: StepId | None = None
+    """It starts within this loop: records travel with their rounds."""
 
 
 class FrameWriter:
@@ -54,9 +57,17 @@ class FrameWriter:
         self.counts = [0] * parallelism
         self.ready: list[tuple[int, bytes]] = []
 
-    def send(self, target: int, channel: int, watermark: Milliseconds, payload: Payload | bytes, lane: int | None = None) -> None:
+    def send(
+        self,
+        target: int,
+        channel: int,
+        watermark: Milliseconds,
+        payload: Payload | bytes,
+        lane: int | None = None,
+        rounds: int = 0,
+    ) -> None:
         body = (payload,) if isinstance(payload, bytes) else encode_payload(payload, self._rows)
-        self.ready.append((target, encode_frame(channel, self._partition, self.counts[target], watermark, body, lane)))
+        self.ready.append((target, encode_frame(channel, self._partition, self.counts[target], watermark, body, lane, rounds)))
         self.counts[target] += 1
 
     def take(self) -> list[tuple[int, bytes]]:
@@ -76,8 +87,10 @@ class ChannelWriter:
         codec: KeyCodec,
         key_groups: KeyGroups,
         watermark: Milliseconds,
+        rounds: Rounds | None = None,
     ) -> None:
         self.channel = channel
+        self._rounds = rounds or Rounds()
         self.watermark = watermark
         self.ended = False
         self.before_end: Milliseconds | None = None
@@ -115,15 +128,16 @@ class ChannelWriter:
         """Pass a frame's payload on, undecoded, to the same partition of the next stage."""
         body = frame.data[HEAD_SIZE:]
         if self.channel.ordered:
-            self._frames.send(self._partition, self.channel.index, frame.watermark, body, frame.lane)
+            self._frames.send(self._partition, self.channel.index, frame.watermark, body, frame.lane, frame.rounds)
         else:
-            self._frames.send(self._partition, self.channel.index, self.watermark, body)
+            self._frames.send(self._partition, self.channel.index, self.watermark, body, rounds=frame.rounds)
 
     def _emit(self, target: int, payload: Payload) -> None:
         batch = payload.batch if isinstance(payload, Keyed) else payload
         try:
             watermark = self.watermark if batch.ticks is None else int(batch.ticks[0])
-            self._frames.send(target, self.channel.index, watermark, payload)
+            rounds = self._rounds.of(self.channel.loop)
+            self._frames.send(target, self.channel.index, watermark, payload, rounds=rounds)
         except Exception as error:
             records = batch.values()
             raise cannot_be_sent(self.channel.step, records, error) from error

@@ -1,6 +1,6 @@
 """Frames: what crosses an exchange.
 
-    data frame   kind · channel · upstream · sequence · watermark · lane   then a payload
+    data frame   kind · channel · upstream · sequence · watermark · lane · rounds   then a payload
     trailer      the last frame of every upstream task to every target
 
 Laws:
@@ -8,6 +8,7 @@ Laws:
   upstream, sequence) sees a time that does not depend on how input was cut into epochs. Of a frame whose records have ticks it is
   the first tick.
 - The lane is the task that made the records; of a frame that is passed on by a relay, the one before.
+- The rounds are those of all its records, within a loop; see `penstock.runtime.loops.rounds`.
 - The trailer says how many frames each target was sent, by which attempt, having consumed which attempts: without all
   trailers, or with other counts, the input is not whole and the task fails.
 """
@@ -30,7 +31,7 @@ from penstock.plan import job_pickle
 from penstock.records import Batch, Columns, Records, RowType, Timestamps
 
 DATA, TRAILER = 0, 1
-_HEAD = Struct("<BHIIqI")
+_HEAD = Struct("<BHIIqII")
 HEAD_SIZE = _HEAD.size
 
 Codes = npt.NDArray[np.int32]
@@ -85,10 +86,10 @@ def unkeyed(payload: Payload) -> Batch:
 class Frame:
     """A data frame, decoded as far as its head; `payload()` does the rest."""
 
-    __slots__ = ("channel", "data", "lane", "sequence", "upstream", "watermark")
+    __slots__ = ("channel", "data", "lane", "rounds", "sequence", "upstream", "watermark")
 
     def __init__(self, data: bytes) -> None:
-        _, self.channel, self.upstream, self.sequence, self.watermark, self.lane = _HEAD.unpack_from(data)
+        _, self.channel, self.upstream, self.sequence, self.watermark, self.lane, self.rounds = _HEAD.unpack_from(data)
         self.data = data
 
     def order(self) -> tuple[Milliseconds, int, int, int]:
@@ -96,15 +97,21 @@ class Frame:
 
 
 def encode_frame(
-    channel: int, upstream: int, sequence: int, watermark: Milliseconds, body: Iterable[Buffer], lane: int | None = None
+    channel: int,
+    upstream: int,
+    sequence: int,
+    watermark: Milliseconds,
+    body: Iterable[Buffer],
+    lane: int | None = None,
+    rounds: int = 0,
 ) -> bytes:
     """`lane`: of a frame that is passed on; otherwise it is the upstream's."""
-    head = _HEAD.pack(DATA, channel, upstream, sequence, watermark, upstream if lane is None else lane)
+    head = _HEAD.pack(DATA, channel, upstream, sequence, watermark, upstream if lane is None else lane, rounds)
     return b"".join((head, *body))
 
 
 def encode_trailer(trailer: Trailer) -> bytes:
-    return _HEAD.pack(TRAILER, 0, trailer.upstream, trailer.frames, 0, 0) + msgspec.msgpack.encode(trailer)
+    return _HEAD.pack(TRAILER, 0, trailer.upstream, trailer.frames, 0, 0, 0) + msgspec.msgpack.encode(trailer)
 
 
 _trailers = msgspec.msgpack.Decoder(Trailer)

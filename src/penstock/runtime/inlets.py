@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds
+from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
 from penstock.runtime.exchange import ChannelWriter
 from penstock.runtime.frames import Frame, Payload, RowTypes, decode_payload
+from penstock.runtime.loops.rounds import Rounds
 from penstock.runtime.ordering import END, Merge, ahead_of
 from penstock.runtime.ports import Port
 from penstock.runtime.spill import FrameBuffer
@@ -19,6 +20,8 @@ class Ways:
     """Where a channel's records come from, and where they go: into steps of the stage, and on to later ones."""
 
     channel: int
+    loop: StepId | None
+    rounds: Rounds
     buffer: FrameBuffer
     upstreams: int
     rows: RowTypes
@@ -28,6 +31,14 @@ class Ways:
     def on_batch(self, payload: Payload) -> None:
         for end in self.ends:
             end.on_batch(payload)
+
+    def on_frame(self, frame: Frame) -> None:
+        payload = decode_payload(frame.data, self.rows)
+        if self.loop is None:
+            self.on_batch(payload)
+        else:
+            with self.rounds.turn(self.loop, frame.rounds):
+                self.on_batch(payload)
 
     def relay(self, frame: Frame) -> None:
         for relay in self.relays:
@@ -69,7 +80,7 @@ class Inlet:
         pending.popleft()
         self._ways.relay(frame)
         if self._ways.ends:
-            self._ways.on_batch(decode_payload(frame.data, self._ways.rows))
+            self._ways.on_frame(frame)
         self._frames -= 1
         self._advance(frame.upstream)
         self._end()

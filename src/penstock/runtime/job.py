@@ -49,13 +49,36 @@ class StageStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The steps between two exchanges, in topological order. `state_ids`: the states that live here."""
+    """The steps between two exchanges, in topological order. `state_ids`: the states that live here.
+
+    A stage without steps has no tasks: it is where the state of a loop lives, and comes after all others."""
 
     index: int
     steps: tuple[StageStep, ...]
     channels_in: tuple[Channel, ...] = ()
     channels_out: tuple[Channel, ...] = ()
     state_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopPlan:
+    """How a loop runs. `store`: the stage without steps that has what is in it between epochs."""
+
+    head: StepId
+    tail: StepId
+    begins: int
+    """The stage of the head."""
+    ends: int
+    """The stage of the tail."""
+    store: int
+    ways: tuple[int, ...] | None = None
+    """The channels by which all that leaves the head gets to the stage of the tail, if there is nothing else in between: then
+    what stays in a partition can be sent through the body again by its task. None: it cannot, or needs no channel."""
+
+    @property
+    def within(self) -> bool:
+        """It has no exchange: it begins and ends in one task."""
+        return self.begins == self.ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +100,15 @@ class CompiledJob:
     state_store: StoreKind = "lmdb"
     paths: tuple[str, ...] = field(default=())
     known_as: Mapping[str, str] = field(default_factory=dict)
+    loops: tuple[LoopPlan, ...] = ()
+
+    @property
+    def running(self) -> tuple[Stage, ...]:
+        """The stages that have tasks."""
+        return tuple(stage for stage in self.stages if stage.steps)
+
+    def loop(self, head: StepId) -> LoopPlan:
+        return next(loop for loop in self.loops if loop.head == head)
 
     @property
     def key_groups(self) -> KeyGroups:

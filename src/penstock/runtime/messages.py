@@ -76,6 +76,18 @@ class Reached(msgspec.Struct, frozen=True):
     ended: bool = False
 
 
+class LoopReport(msgspec.Struct, frozen=True):
+    """What a task knows of a loop: how many records are in it after the epoch; `waits`: time has to wait for them.
+
+    What the task at its beginning says and what the one at its end says are put together."""
+
+    records: int = 0
+    waits: bool = False
+
+    def plus(self, other: LoopReport) -> LoopReport:
+        return LoopReport(records=self.records + other.records, waits=self.waits or other.waits)
+
+
 class TaskReport(msgspec.Struct):
     """What one attempt of one task did."""
 
@@ -100,6 +112,7 @@ class TaskReport(msgspec.Struct):
     next_due: dict[int, Milliseconds] = {}
     copies: dict[str, str] = {}
     """Of each step with broadcast state, what has changed in this copy of it, as a digest."""
+    loops: dict[str, LoopReport] = {}
     metrics: dict[str, StepMetrics] = {}
     failure: Failure | None = None
     warnings: dict[str, str] = {}

@@ -15,7 +15,8 @@ from penstock.functions import Function
 from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
 from penstock.runtime.committed import CommittedState
 from penstock.runtime.job import CompiledJob, Stage
-from penstock.runtime.messages import EpochOrder
+from penstock.runtime.loops.rounds import Rounds
+from penstock.runtime.messages import EpochOrder, LoopReport
 from penstock.state.descriptors import MapState, OperatorListState
 from penstock.state.encoding.keys import key_codec
 from penstock.state.key_groups import DealtGroups, groups_of
@@ -145,6 +146,8 @@ class Services:
         self.committed = CommittedState(job, stage, partition, order)
         self.keyed: list[StatePart] = []
         self.copies: dict[StepId, BroadcastState] = {}
+        self.rounds = Rounds()
+        self.loops: dict[StepId, LoopReport] = {}
         self._pool = pool
 
     def start_watermark(self, step: StepId) -> Milliseconds:
@@ -160,6 +163,10 @@ class Services:
         """Tell whoever runs the job, unless there is nothing to tell; the driver says it once for each step."""
         if text is not None:
             self.warnings.setdefault(step, text)
+
+    def report_loop(self, loop: StepId, report: LoopReport) -> None:
+        """What the beginning or the end of a loop knows of it."""
+        self.loops[loop] = report.plus(self.loops.get(loop, LoopReport()))
 
     def state_id(self, step: StepId, name: str) -> int:
         return self.job.state_ids[step, name]

@@ -10,24 +10,21 @@ Laws:
 
 from __future__ import annotations
 
-import heapq
 import socket
 import time
 import traceback
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
 
 from penstock.diagnosis.failures import nature_of
 from penstock.diagnosis.tracebacks import folded
-from penstock.errors import DeltaTooLargeError, EpochFailedError, PenstockError, StorageError
+from penstock.errors import EpochFailedError, PenstockError, StorageError
 from penstock.failpoints import fail_point
 from penstock.ids import MIN_WATERMARK, StepId
-from penstock.jobs import paths
 from penstock.jobs.step_metrics import StepMetrics
-from penstock.runtime.committed import CommittedState, remember_delta
+from penstock.runtime.committed import CommittedState
+from penstock.runtime.deltas import write_changes
 from penstock.runtime.exchange import Channel, ChannelWriter, FrameWriter
 from penstock.runtime.frames import (
     Frame,
@@ -39,6 +36,8 @@ from penstock.runtime.frames import (
 )
 from penstock.runtime.inlets import Inlet, OrderedInlet, Ways, pass_on
 from penstock.runtime.job import CompiledJob, Stage
+from penstock.runtime.loops.rounds import Rounds
+from penstock.runtime.loops.turning import Loops, open_stores
 from penstock.runtime.messages import EpochOrder, Failure, TaskReport, encode_report
 from penstock.runtime.operators.operator import Operator, Receiver
 from penstock.runtime.operators.sink import SinkOperator, SinkStep
@@ -48,12 +47,6 @@ from penstock.runtime.ports import JoinedPort, MergedInputs, MergedPort, Port
 from penstock.runtime.services import FunctionPool, Observe, Services
 from penstock.runtime.spill import FrameBuffer
 from penstock.state.encoding.keys import key_codec
-from penstock.state.files.durable import FileIdentity, encode_delta, write_delta, write_merged_delta
-
-Entry = tuple[bytes, bytes | None]
-
-REPORTED_UP_TO = 8 * 1024 * 1024
-"""A delta of so many bytes travels to the driver in the report; a larger one is written by the task."""
 
 _HOST = socket.gethostname()
 
@@ -83,6 +76,7 @@ class Task:
         self._report = TaskReport(stage=stage_index, partition=partition, attempt=attempt, host=_HOST)
         self._operators: dict[StepId, Operator] = {}
         self._merged: dict[StepId, MergedInputs] = {}
+        self._loops = Loops({})
         self._channels_out: list[ChannelWriter] = []
         self._latest = MIN_WATERMARK
         self._failed = False
@@ -138,15 +132,16 @@ class Task:
             now = self.order.processing_time
             for operator in self._operators.values():
                 operator.pass_time("clock", now, partial(operator.on_processing_time, now))
-            if buffer is None:
-                for _ in self._read_sources():
-                    yield from self._writer.take()
-            else:
-                for _ in self._consume(buffer):
-                    yield from self._writer.take()
+            self._loops.begin()
+            for _ in self._read_sources() if buffer is None else self._consume(buffer, services.rounds):
+                yield from self._writer.take()
+            for _ in self._loops.turn():
+                yield from self._writer.take()
             if self.order.final:
                 for operator in self._operators.values():
                     operator.pass_time("end", None, operator.on_end)
+                for _ in self._loops.turn():
+                    yield from self._writer.take()
             fail_point("task:prepare")
             for operator in self._operators.values():
                 operator.busy_with(operator.finish)
@@ -168,6 +163,7 @@ class Task:
             for keyed in services.keyed:
                 keyed.close()
             services.committed.close()
+            self._loops.close()
             if buffer is not None:
                 buffer.close()
             if not whole:
@@ -177,6 +173,7 @@ class Task:
         committed = CommittedState(self.job, self.stage, self.partition, self.order)
         try:
             committed.reads()
+            open_stores(self.job, self.stage, self.partition, self.order)
         except PenstockError as error:
             if isinstance(error, StorageError):
                 raise
@@ -217,6 +214,7 @@ class Task:
                 self._merged[step.step] = MergedInputs(operator, step.inputs)
             if isinstance(operator, SourceOperator):
                 operator.paced = step.paced
+        self._loops = Loops(self._operators)
         for step in self.stage.steps:
             for local in step.local:
                 self._connect(local.step, local.tag, self._entry(step.step, local.port))
@@ -228,6 +226,7 @@ class Task:
                 codec=key_codec(channel.exchange.key_type),
                 key_groups=self.job.key_groups,
                 watermark=self.order.watermarks.get(channel.step, MIN_WATERMARK),
+                rounds=services.rounds,
             )
             self._channels_out.append(writer)
             if channel.relay_of is None:
@@ -243,10 +242,10 @@ class Task:
         inputs = next(s.inputs for s in self.stage.steps if s.step == step)
         return (Port if inputs == 1 else JoinedPort)(self._operators[step], port)
 
-    def _ways(self, channel: Channel, buffer: FrameBuffer) -> Ways:
+    def _ways(self, channel: Channel, buffer: FrameBuffer, rounds: Rounds) -> Ways:
         ends = [self._entry(step, port) for step, port in channel.ends]
         relays = [writer for writer in self._channels_out if writer.channel.relay_of == channel.index]
-        return Ways(channel.index, buffer, self.job.parallelism, self._rows, ends, relays)
+        return Ways(channel.index, channel.loop, rounds, buffer, self.job.parallelism, self._rows, ends, relays)
 
     def _read_sources(self) -> Iterator[None]:
         sources = [operator for operator in self._operators.values() if isinstance(operator, SourceOperator)]
@@ -300,10 +299,11 @@ class Task:
             due[number] = sources[number].busy_with(next, runs[number], None)
             yield
 
-    def _consume(self, buffer: FrameBuffer) -> Iterator[None]:
+    def _consume(self, buffer: FrameBuffer, rounds: Rounds) -> Iterator[None]:
         """Feed the frames by (watermark, lane, upstream, sequence); time advances as the least upstream does. Where order is
         seen, they are merged in rounds."""
-        ways = {c.index: self._ways(c, buffer) for c in self.stage.channels_in}
+        ways = {c.index: self._ways(c, buffer, rounds) for c in self.stage.channels_in}
+        self._loops.know(self.stage.channels_in, ways)
         inlets = {c.index: Inlet(ways[c.index]) for c in self.stage.channels_in if not c.ordered}
         ordered = {c.index: OrderedInlet(ways[c.index]) for c in self.stage.channels_in if c.ordered}
         for inlet in inlets.values():
@@ -334,7 +334,10 @@ class Task:
                 parts.append(operator.busy_with(operator.changes, part))
                 report.next_due.update(part.next_due())
         report.copies = {step: copy.digest for step, copy in services.copies.items()}
-        self._write_delta([part for part in parts if part], services.committed)
+        place = (self.stage.index, self.partition)
+        report.state, report.delta = write_changes(self.job, self.order, place, self.attempt, parts, services.committed)
+        report.upstream += [encode_report(stored) for stored in self._loops.reports()]
+        report.loops = {str(loop): known for loop, known in services.loops.items()}
         report.origin = services.committed.origin
         if services.committed.store is not None:
             report.entries = services.committed.store.entries()
@@ -359,43 +362,6 @@ class Task:
         report.warnings = {str(step): text for step, text in services.warnings.items()}
         report.seconds = time.perf_counter() - self._started
 
-    def _write_delta(self, parts: list[list[Entry] | Iterator[Entry]], committed: CommittedState) -> None:
-        """One file with everything that changed; kept in memory too, for the next epoch, unless there is too much of it."""
-        order, report = self.order, self._report
-        layers = committed.layers() if order.flush else None
-        if not parts and layers is None:
-            return
-        name = paths.state_file(self.stage.index, self.partition, order.epoch, self.attempt, "delta")
-        identity = FileIdentity(self.job.job, order.epoch, str(self.stage.index), self.partition, self.attempt)
-        fail_point("task:delta")
-        if not all(isinstance(part, list) for part in parts):
-            changed = heapq.merge(*parts)
-            self._check_may_be_written()
-            entire = changed if layers is None else _newest(changed, layers.entries())
-            report.state = write_merged_delta(self.job.storage, name, entire, identity)
-            return
-        entries = list(parts[0]) if len(parts) == 1 else sorted(entry for part in parts for entry in part)
-        if layers is not None:
-            entries = sorted({**layers.newest, **dict(entries)}.items())
-        if order.deltas == "written":
-            report.state = write_delta(self.job.storage, name, entries, identity)
-        else:
-            report.state, data = encode_delta(name, entries, identity)
-            if len(data) > REPORTED_UP_TO:
-                self._check_may_be_written()
-                self.job.storage.create(name, data)
-            else:
-                committed.spool.keep(name, data)
-                report.delta = data if order.deltas == "reported" else b""
-        remember_delta(report.state, entries)
-
-    def _check_may_be_written(self) -> None:
-        if self.order.deltas == "kept":
-            raise DeltaTooLargeError(
-                f"epoch {self.order.epoch} changed too much of stage {self.stage.index}, partition {self.partition} to be kept",
-                hint="the epoch is run again as a checkpoint",
-            )
-
     def _fail(self, error: PenstockError) -> None:
         self._failed = True
         self._report.failure = Failure(
@@ -415,13 +381,6 @@ class Task:
                 operator.abort()
         if functions:
             self._pool.discard(self.partition)
-
-
-def _newest(changed: Iterator[Entry], layers: list[Entry]) -> Iterator[Entry]:
-    """Both, in order; what changed now wins."""
-    ranked = heapq.merge(((key, 0, value) for key, value in changed), ((key, 1, value) for key, value in layers))
-    for key, versions in groupby(ranked, key=itemgetter(0)):
-        yield key, next(versions)[2]
 
 
 def check_whole(trailers: Mapping[int, Trailer], counts: Mapping[int, int], upstreams: int, where: str) -> None:

@@ -12,6 +12,7 @@ from penstock.connectors.protocol import Limits
 from penstock.epochs.committing.pipeline import RanEpoch, layers_of
 from penstock.epochs.planning.admission import Admission
 from penstock.epochs.planning.checkpoints import Checkpoints, Durability
+from penstock.epochs.planning.in_loops import loops_now, states_before
 from penstock.epochs.planning.inputs import SourceInput, SourcePlan
 from penstock.epochs.planning.reach import UNBOUND, Bound, Reach
 from penstock.epochs.planning.report_merge import partition_states
@@ -67,14 +68,18 @@ class EpochPlanner:
         self, head: Manifest, committed: Manifest, waiting: list[RanEpoch], now: Milliseconds, *, drain: bool = False
     ) -> Decision | Later:
         """`head`: the newest epoch that has run; `waiting`: those that have run since `committed`. `drain`: nothing more is read,
-        and all time ends; it is an epoch of its own, so `waiting` is empty then."""
-        bound, plans = self._plan_sources(head, now) if not drain else (UNBOUND, self._drain_sources(head))
+        and all time ends, once the loops are empty; it is an epoch of its own, so `waiting` is empty then."""
+        loops = loops_now(self.job, head)
+        if drain:
+            bound, plans = UNBOUND, self._pause_sources(head) if loops.turn and not loops.ended else self._drain_sources(head)
+        else:
+            bound, plans = self._plan_sources(head, now)
         fail_point("source:planned")
-        ended = all(plan.after.ended for plan in plans.values())
+        ended = loops.final(states_before(plans, head.sources), [plan.after for plan in plans.values()], drain=drain)
         due = [time for time in (self._next_processing_timer(head), self.checkpoints.due_ms(waiting)) if time is not None]
         checkpoint = self.checkpoints.wanted and bool(waiting) and not waiting[-1].durable
         ends_repair = caught_up(head.repair, self.sources, plans, ended=ended)
-        news = ended or checkpoint or ends_repair or any(plan.news for plan in plans.values())
+        news = ended or checkpoint or ends_repair or loops.turn or loops.wait or any(plan.news for plan in plans.values())
         if not news and not any(time <= now for time in due):
             wakes = [plan.wake_ms for plan in plans.values() if plan.wake_ms is not None]
             soon = any(plan.wake_ms is None for plan in plans.values())
@@ -103,7 +108,7 @@ class EpochPlanner:
             final=ended,
             ends_repair=ends_repair,
             bound=bound,
-            drained=committed.epoch if drain else None,
+            drained=(committed.epoch if head.drained is None else head.drained) if drain and ended else None,
         )
 
     def idle(self) -> bool:
@@ -150,6 +155,9 @@ class EpochPlanner:
 
     def _drain_sources(self, head: Manifest) -> dict[str, SourcePlan]:
         return {source.step: source.drain(head.sources.get(source.step, SourceState())) for source in self.sources}
+
+    def _pause_sources(self, head: Manifest) -> dict[str, SourcePlan]:
+        return {source.step: source.pause(head.sources.get(source.step, SourceState())) for source in self.sources}
 
     def _plan(self, source: SourceInput, state: SourceState, limits: Limits, now: Milliseconds) -> SourcePlan:
         plan = source.plan(state, limits, now, self.config.parallelism)

@@ -136,6 +136,10 @@ class SourceInput:
         """Stop reading: time ends where the source is."""
         return drain_source(self.definition, state)
 
+    def pause(self, state: SourceState) -> SourcePlan:
+        """Read nothing, and leave time where it is."""
+        return drain_source(self.definition, state, ended=state.ended)
+
     def idle(self) -> bool:
         """There is nothing to read now: is there really nothing on its way either?"""
         enumerator = self.enumerator
@@ -256,20 +260,21 @@ def _records(splits: Sequence[Split], unknown: int) -> int:
     return sum(unknown if split.records is None else split.records for split in splits)
 
 
-def drain_source(definition: SourceStep, state: SourceState) -> SourcePlan:
-    """The end of time for a source that could continue: no splits, and its clocks stay where they are until the end. Pure."""
+def drain_source(definition: SourceStep, state: SourceState, *, ended: bool = True) -> SourcePlan:
+    """The end of time for a source that could continue: no splits, and its clocks stay where they are until the end; without
+    `ended` they just stay there. Pure."""
     watermarks = definition.watermarks
     held: Milliseconds | None = None
     if watermarks is not None and not state.ended:
         active = [partition for partition in state.active_ms if partition not in state.idle]
         held = min((_watermark(watermarks.clock(state.clocks.get(p)).watermark) for p in active), default=None)
     return SourcePlan(
-        order=SourceOrder(tasks=[], clocks=state.clocks, held=held, ended=True),
-        after=msgspec.structs.replace(state, ended=True, kind=kind_of(definition.source)),
+        order=SourceOrder(tasks=[], clocks=state.clocks, held=held, ended=ended),
+        after=msgspec.structs.replace(state, ended=ended, kind=kind_of(definition.source)),
         splits=0,
         wake_ms=None,
         backlog=0,
-        news=True,
+        news=ended,
     )
 
 

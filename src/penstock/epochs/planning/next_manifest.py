@@ -7,7 +7,7 @@ import msgspec
 from penstock.config import JobConfig
 from penstock.epochs.planning.epoch_planner import Decision
 from penstock.epochs.planning.inputs import merge_clocks, with_rests
-from penstock.epochs.planning.report_merge import committables_of, metrics_of, next_due, watermarks_of
+from penstock.epochs.planning.report_merge import committables_of, loops_of, metrics_of, next_due, watermarks_of
 from penstock.epochs.starting.output_replacement import following
 from penstock.ids import Epoch, Milliseconds, Term
 from penstock.jobs.left_out import left_out_by
@@ -19,7 +19,7 @@ def manifest_after(
     head: Manifest, decision: Decision, reports: list[TaskReport], config: JobConfig, created_ms: Milliseconds
 ) -> Manifest:
     """The manifest of an epoch that has run on top of `head`, but for the files of its state. Pure."""
-    order, metrics = decision.order, metrics_of(reports)
+    order, metrics, loops = decision.order, metrics_of(reports), loops_of(reports)
     clocks: dict[str, dict[str, object]] = {}
     for report in reports:
         for step, reported in report.clocks.items():
@@ -44,11 +44,12 @@ def manifest_after(
         committables=committables_of(reports) if config.guarantee != "at-least-once" else {},
         read=order.sources,
         metrics=metrics,
-        finished=decision.final,
+        finished=decision.final and not any(loop.records for loop in loops.values()),
         program=head.program,
         restored=head.restored,
         repair=following(head.repair, order.epoch, ends=decision.ends_repair),
         drained=decision.drained,
+        loops=loops,
         left_out=head.left_out.plus(left_out_by(metrics)),
     )
 
@@ -73,5 +74,6 @@ def manifest_without(
         program=head.program,
         restored=head.restored,
         repair=head.repair,
+        loops=head.loops,
         left_out=head.left_out,
     )

@@ -29,7 +29,7 @@ def check_reports(job: CompiledJob, reports: list[TaskReport]) -> None:
     for each in job.stages:
         _check_copies([found[each.index, partition] for partition in range(job.parallelism)])
     for (stage, partition), report in found.items():
-        if stage == 0:
+        if stage == 0 or not job.stages[stage].steps:
             continue
         for upstream in range(job.parallelism):
             consumed, reported = report.consumed.get(upstream), found[stage - 1, upstream].attempt

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from penstock.ids import Milliseconds
-from penstock.jobs.manifest import StateLayout
+from penstock.jobs.manifest import InFlight, StateLayout
 from penstock.jobs.step_metrics import StepMetrics
-from penstock.runtime.messages import PartitionState, TaskReport
+from penstock.runtime.messages import LoopReport, PartitionState, TaskReport
 from penstock.state.files.durable import FileRef
 
 TAIL = 3
@@ -66,6 +66,15 @@ def watermarks_of(reports: list[TaskReport]) -> dict[str, Milliseconds]:
             for step, watermark in watermarks.items():
                 found[step] = min(watermark, found.get(step, watermark))
     return {**resting, **active}
+
+
+def loops_of(reports: list[TaskReport]) -> dict[str, InFlight]:
+    """What is in the loops."""
+    found: dict[str, LoopReport] = {}
+    for report in reports:
+        for loop, known in report.loops.items():
+            found[loop] = known.plus(found.get(loop, LoopReport()))
+    return {loop: InFlight(records=known.records, waits=known.waits) for loop, known in found.items()}
 
 
 def metrics_of(reports: list[TaskReport]) -> dict[str, StepMetrics]:

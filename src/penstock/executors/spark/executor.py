@@ -294,7 +294,7 @@ class SparkExecutor:
         key = (self._digest, order.term, order.plan)
         bridge = self._bridge
         rdd = bridge.start
-        last = len(job.stages) - 1
+        last = len(job.running) - 1
         for stage in range(last):
             function = StageFunction(self._digest, self._shipped, data, key, stage, False)
             shuffled = bridge.shuffled(bridge.stage(rdd, function, first=stage == 0))

@@ -15,6 +15,7 @@ from penstock.compile.compatibility import Origin
 from penstock.compile.compiler import Target, compile_program
 from penstock.compile.in_process import Planned
 from penstock.epochs.planning.admission import Admission
+from penstock.epochs.planning.in_loops import loops_now, states_before
 from penstock.epochs.planning.inputs import SourcePlan
 from penstock.epochs.planning.report_merge import files_of, next_due, next_layout, watermarks_of
 from penstock.epochs.starting.endpoints import open_sources
@@ -242,7 +243,9 @@ def plan_next(
             plan=head.plan + 1,
             processing_time=now,
             read={step: plan.order for step, plan in plans.items()},
-            final=all(plan.after.ended for plan in plans.values()),
+            final=loops_now(program.job, head).final(
+                states_before(plans, head.sources), [plan.after for plan in plans.values()], drain=False
+            ),
         ),
         backlog=sum(backlogs) if backlogs else None,
         news=any(plan.news for plan in plans.values()),
