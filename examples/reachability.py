@@ -5,8 +5,9 @@ python examples/reachability.py
 
 from collections.abc import Iterator
 
-from penstock import KeyedProcessContext, KeyedProcessFunction, OutputTag, StreamEnvironment, ValueState
+from penstock import KeyedProcessFunction, OutputTag, StreamEnvironment, ValueState
 from penstock.api import DataStream
+from penstock.contexts import KeyedContext
 
 DEPOT = "depot"
 ROADS = [("mill", "quarry"), ("harbour", "market"), ("market", "mill"), (DEPOT, "harbour"), ("island", "lighthouse")]
@@ -23,7 +24,7 @@ class Reach(KeyedProcessFunction[str, Message, Message]):
     reached: ValueState[bool] = ValueState(bool)
     roads: ValueState[list[str]] = ValueState(list[str])
 
-    def process(self, value: Message, ctx: KeyedProcessContext[str]) -> Iterator[Message]:
+    def process(self, value: Message, ctx: KeyedContext[str]) -> Iterator[Message]:
         place, to = value
         if to is not None:
             self.roads.update([*(self.roads.value or []), to])
