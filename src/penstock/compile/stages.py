@@ -37,7 +37,7 @@ class StagedPlan:
     """The stages of a program, and what identifies their state layout."""
 
     stages: tuple[Stage, ...]
-    loops: tuple[LoopPlan, ...]
+    loops: tuple[LoopPlan, ...] = ()
     rows: tuple[RowType, ...]
     fingerprint: str
 
