@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from penstock.ids import Milliseconds
 from penstock.setting_types import check_types
 from penstock.timing.durations import Duration, to_ms
 
-__all__ = ["JobConfig", "RestartPolicy"]
+__all__ = ["JobConfig", "LookupCache", "RestartPolicy", "Retry"]
 
 Guarantee = Literal["exactly-once", "at-least-once", "at-most-once"]
 ExecutorName = Literal["spark", "inline"]
@@ -39,6 +40,67 @@ class RestartPolicy:
 
 
 NO_RESTART = RestartPolicy(attempts=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often, and how soon, a call that failed is made again: `attempts` times after the first.
+
+    - `on`: the exceptions after which that is done; after others it is not.
+    - `if_result`: so is it if this is true of the result. That of the last attempt is taken, whatever it is.
+    - `attempt_timeout`: how long one attempt may take; the step's `timeout=` is for all of them with the delays between.
+
+    >>> [Retry(attempts=4, first_delay=0.1, longest_delay=0.5).delay_s(number) for number in (1, 2, 3, 4)]
+    [0.1, 0.2, 0.4, 0.5]
+    """
+
+    attempts: int = 3
+    first_delay: Duration = timedelta(milliseconds=100)
+    factor: float = 2.0
+    longest_delay: Duration = timedelta(seconds=10)
+    on: tuple[type[Exception], ...] = (Exception,)
+    if_result: Callable[[Any], bool] | None = None
+    attempt_timeout: Duration | None = None
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if self.attempts < 0 or self.factor < 1:
+            raise ConfigError(
+                f"Retry(attempts={self.attempts!r}, factor={self.factor!r})",
+                hint="attempts is 0 or more, and each delay is at least as long as the one before: factor is 1 or more",
+            )
+        given: tuple[Any, ...] = self.on
+        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in given):
+            raise ConfigError(f"Retry(on={self.on!r})", hint="give classes of exceptions: on=(ConnectionError, TimeoutError)")
+        for what in ("first_delay", "longest_delay"):
+            to_ms(getattr(self, what), what=what)
+        if self.attempt_timeout is not None and to_ms(self.attempt_timeout, what="attempt_timeout") < 1:
+            raise ConfigError("attempt_timeout is less than a millisecond", hint="leave it out if an attempt may take any time")
+
+    def delay_s(self, failures: int) -> float:
+        """How long to wait after so many failures of one call, in seconds."""
+        return min(to_ms(self.first_delay) * self.factor ** (failures - 1), to_ms(self.longest_delay)) / 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupCache:
+    """What a `lookup_join` keeps of the answers, in each worker and partition.
+
+    - `size`: of so many keys at most; those that were not used for longest go first.
+    - `ttl`: for so long after it was answered; None: until it goes.
+    - `absent`: also that there is nothing for a key.
+    """
+
+    size: int = 10_000
+    ttl: Duration | None = None
+    absent: bool = True
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if self.size < 1:
+            raise ConfigError(f"LookupCache(size={self.size!r})", hint="a cache has room for one key; cache=None is none")
+        if self.ttl is not None and to_ms(self.ttl, what="ttl") < 1:
+            raise ConfigError("the ttl of a LookupCache is less than a millisecond", hint="cache=None keeps nothing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ Plain functions and lambdas do wherever a class with a single method would. Stat
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AggregateFunction",
+    "AsyncFunction",
     "BroadcastProcessFunction",
     "CoProcessFunction",
     "FilterFunction",
@@ -103,6 +104,30 @@ class ProcessFunction(Function, Generic[I, O]):
 
     def process(self, value: I, ctx: ProcessContext) -> Iterable[O] | None:
         raise NotImplementedError
+
+
+class AsyncFunction(Generic[I, O]):
+    """Asks another system about a record, or about several: many such calls are awaited at once.
+
+    A client is made in `open`, where an event loop runs; it is kept, with the loop, while the worker lives. `open` and `close`
+    may be `async`.
+    """
+
+    def open(self, context: RuntimeContext) -> Awaitable[None] | None:
+        """Called once in a worker before the first record."""
+        return None
+
+    def close(self) -> Awaitable[None] | None:
+        """Called when the worker is done with the function."""
+        return None
+
+    async def async_invoke(self, value: I) -> O:
+        raise NotImplementedError
+
+    def timeout(self, value: I) -> O:
+        """The answer to take when the step's `timeout=` is over. Without this method the record is treated as the step's
+        `errors=` say."""
+        raise TimeoutError
 
 
 class KeyedProcessFunction(Function, Generic[K, I, O]):
@@ -200,6 +225,8 @@ class Call:
     arguments: tuple[str, ...]
     optional: bool = False
     several: bool = False
+    awaited: bool | None = False
+    """What it gives is awaited; None: it is called in a thread of its own."""
 
     @property
     def expected(self) -> str:
@@ -215,11 +242,11 @@ class CallsFunctions(Protocol):
         ...
 
 
-def call_of(function: Any, name: str, *arguments: str, several: bool = False) -> Call:
+def call_of(function: Any, name: str, *arguments: str, several: bool = False, awaited: bool | None = False) -> Call:
     """A call of the method of that name, or of the function itself if it is a plain one."""
     method = getattr(function, name, None)
     found = method if callable(method) else function if callable(function) else None
-    return Call(function, name, found, arguments, several=several)
+    return Call(function, name, found, arguments, several=several, awaited=awaited)
 
 
 def method_call(function: Any, name: str, *arguments: str, optional: bool = False, several: bool = False) -> Call:
@@ -228,11 +255,12 @@ def method_call(function: Any, name: str, *arguments: str, optional: bool = Fals
     return Call(function, name, method if callable(method) else None, arguments, optional, several)
 
 
-def life_cycle(function: Any) -> tuple[Call, ...]:
-    """The calls that all function classes may get."""
-    if not isinstance(function, Function):
+def life_cycle(function: Any, *, awaited: bool = False) -> tuple[Call, ...]:
+    """The calls that all function classes may get. `awaited`: they may be coroutines too."""
+    if not isinstance(function, Function | AsyncFunction):
         return ()
-    return method_call(function, "open", "context", optional=True), method_call(function, "close", optional=True)
+    calls = method_call(function, "open", "context", optional=True), method_call(function, "close", optional=True)
+    return tuple(replace(call, awaited=inspect.iscoroutinefunction(call.method)) for call in calls) if awaited else calls
 
 
 def aggregate_calls(function: Any) -> tuple[Call, ...]:
@@ -250,7 +278,7 @@ def aggregate_calls(function: Any) -> tuple[Call, ...]:
 
 _METHODS = (
     *("process", "process1", "process2", "process_broadcast", "map", "flat_map", "filter", "reduce", "fold"),
-    *("add", "map_batch", "apply", "on_record", "assign", "evict_before", "__call__"),
+    *("add", "map_batch", "apply", "async_invoke", "on_record", "assign", "evict_before", "__call__"),
 )
 
 

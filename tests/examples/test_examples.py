@@ -28,6 +28,10 @@ PRINTS = {
     "two_phase_sink": "100 payments, 100 different, 1 commit tried again\n",
     "spark_feed": "room A: 21 visitors\nroom B: 21 visitors\nroom C: 18 visitors\n",
     "enrich": "AT   1,998,032.40\nCH   1,799,835.81\nDE   1,981,350.00\n",
+    "ask_a_service": "0: to Ann in vienna, at 21 degrees\n"
+    "1: to Bob in zurich, at 17 degrees\n"
+    "2: to Cy in berlin, at 19 degrees\n"
+    "45 deliveries of 60 orders\n",
     "dead_letters": 'rejected> KeyError in parse: {"sensor": "c"}\n',
     "kill_and_resume": "resumed: 20000 counts, lost 0, repeated 0\n",
     "window_word_count": " 0 s to  5 s: 3 be\n 0 s to  5 s: 3 to\n 5 s to 10 s: 3 the\n",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+from penstock.api.async_steps import AsyncSteps
 from penstock.changes import RowKind
 from penstock.connectors.printing.sink import PrintSink
 from penstock.connectors.protocol import Sink
@@ -52,7 +53,7 @@ U = TypeVar("U")
 K = TypeVar("K")
 
 
-class DataStream(Generic[T]):
+class DataStream(AsyncSteps[T]):
     """A stream of records of type T."""
 
     def __init__(self, env: StreamEnvironment, step: StepId, tag: str | None = None, exchange: Exchange | None = None) -> None:

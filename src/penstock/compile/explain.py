@@ -15,6 +15,8 @@ from penstock.functions import function_location, users_function
 from penstock.plan.definition import StateDeclaration
 from penstock.plan.exchange import Exchange
 from penstock.plan.nodes import Graph, Node
+from penstock.runtime.awaited.async_map import AsyncMap
+from penstock.runtime.awaited.lookup_join import LookupJoin
 from penstock.runtime.exchange import Channel
 from penstock.runtime.job import LoopPlan
 from penstock.runtime.operators.expressions import Filter, Project
@@ -125,6 +127,8 @@ def _step(node: Node, stage: int, order: OrderNotes) -> dict[str, Any]:
         step["feedback"] = definition.loop
     if isinstance(definition, Filter | Project):
         step["expressions"] = definition.describe()
+    if isinstance(definition, AsyncMap | LookupJoin):
+        step["calls"] = definition.describe()
     if isinstance(definition, WindowStep):
         step["window"] = {**definition.describe(), "path": f"record by record, not over columns: {why_not_columnar(definition)}"}
     if isinstance(definition, SinkStep):
@@ -235,6 +239,7 @@ def _step_lines(step: dict[str, Any]) -> list[str]:
         lines.append(f"  sees order: {step['order']}")
     lines += [f"  updates: emits {', '.join(step['changes'])}"] if "changes" in step else []
     lines += [f"  {what} {how}" for what, how in step.get("expressions", {}).items()]
+    lines += [f"  {what} {how}" for what, how in step.get("calls", {}).items()]
     lines += [f"  {what} {how}" for what, how in step.get("window", {}).items()]
     if "feedback" in step:
         lines.append(f"  ↺ what comes here goes back to {step['feedback']}: {step['turns']}")

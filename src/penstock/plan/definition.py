@@ -81,6 +81,9 @@ class Definition:
     names_columns: ClassVar[bool] = False
     """It names columns, which are looked for when the step is built; a record without one is an error, not a null."""
 
+    asks_outside: ClassVar[bool] = False
+    """It asks another system: run again, it may be answered otherwise."""
+
     changes_hint: ClassVar[str] = (
         "put .changes_as_rows() before it: that makes an ordinary row of each change, with its kind in a field"
     )

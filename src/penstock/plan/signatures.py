@@ -44,18 +44,47 @@ def check_calls(step: StepId, calls: Iterable[Call]) -> None:
 
 
 def _check_kind(step: StepId, call: Call) -> None:
-    """Refuse a function whose call runs nothing: a coroutine that nobody awaits, a generator where one value is expected."""
+    """Refuse a function whose call runs nothing: a coroutine that nobody awaits, a generator where one value is expected; and one
+    that would keep the others waiting."""
+    if call.awaited:
+        _check_awaited(step, call)
+        return
     if _is(call.method, inspect.iscoroutinefunction) or _is(call.method, inspect.isasyncgenfunction):
+        if call.awaited is None:
+            raise PlanError(
+                f"step {step!r}: {call.expected} is an async function, and threads=True is for functions that are not",
+                detail=f"function: {_location(call)}",
+                hint="leave threads=True out: calls of an async function are awaited together",
+            )
         raise PlanError(
             f"step {step!r}: {call.expected} is an async function, which is never awaited",
             detail=f"function: {_location(call)}",
-            hint="write it with def; what waits for an answer can be called in it as it is, or with asyncio.run(...)",
+            hint="use async_map(...), which awaits many calls at once; or write it with def, and wait for the answer in it",
         )
     if not call.several and _is(call.method, inspect.isgeneratorfunction):
         raise PlanError(
             f"step {step!r}: {call.expected} is a generator function (it has a yield), where one value is expected",
             detail=f"function: {_location(call)}",
             hint="return the value; to give any number of records use flat_map(...) or process(...)",
+        )
+
+
+def _check_awaited(step: StepId, call: Call) -> None:
+    """What has no code to look at, and a lambda, may give something to await all the same."""
+    function = inspect.unwrap(call.method) if callable(call.method) else call.method
+    if _is(function, inspect.iscoroutinefunction) or (call.several and _is(function, inspect.isasyncgenfunction)):
+        return
+    if _is(function, inspect.isasyncgenfunction):
+        raise PlanError(
+            f"step {step!r}: {call.expected} is an async generator function (it has a yield), where one value is awaited",
+            detail=f"function: {_location(call)}",
+            hint="return the value; to give any number of records use async_flat_map(...)",
+        )
+    if getattr(function, "__name__", "") != "<lambda>":
+        raise PlanError(
+            f"step {step!r}: {call.expected} is not an async function: calls of it would wait for one another",
+            detail=f"function: {_location(call)}",
+            hint="write it with async def, and await the answer in it; or, if the client has no asyncio, say threads=True",
         )
 
 

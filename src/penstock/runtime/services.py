@@ -11,7 +11,7 @@ from penstock.connectors.protocol import Committable, WriterContext
 from penstock.contexts import RuntimeContext
 from penstock.diagnosis.tracebacks import innermost
 from penstock.errors import PenstockError, UserCodeError
-from penstock.functions import Function
+from penstock.functions import Function, users_function
 from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
 from penstock.runtime.committed import CommittedState
 from penstock.runtime.job import CompiledJob, Stage
@@ -78,7 +78,8 @@ def _open(function: Any, context: RuntimeContext) -> None:
         place = innermost(error)
         raise UserCodeError(
             f"step {context.step!r}: {type(error).__name__}: {error} (open)",
-            detail=f"function: {type(function).__qualname__}.open" + (f"\nraised at: {place}" if place else ""),
+            detail=f"function: {type(users_function(function) or function).__qualname__}.open"
+            + (f"\nraised at: {place}" if place else ""),
             hint="open() is called in the worker, before the first record",
         ) from error
 

@@ -40,7 +40,7 @@ from penstock.runtime.loops.rounds import Rounds
 from penstock.runtime.loops.turning import Loops, open_stores
 from penstock.runtime.messages import EpochOrder, Failure, TaskReport, encode_report
 from penstock.runtime.operators.operator import Operator, Receiver
-from penstock.runtime.operators.sink import SinkOperator, SinkStep
+from penstock.runtime.operators.sink import SinkStep
 from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.ordering import END, ROUND_ROWS, ShortOfBoundError
 from penstock.runtime.ports import JoinedPort, MergedInputs, MergedPort, Port
@@ -253,8 +253,7 @@ class Task:
             source.busy_with(source.begin)
         yield from self._read_in_order([source for source in sources if source.paced])
         yield from self._read_by_batches([source for source in sources if not source.paced])
-        for merged in self._merged.values():
-            merged.flush()
+        self._settle()
         for source in sources:
             if source.paced:
                 source.busy_with(source.rest)
@@ -265,6 +264,13 @@ class Task:
             if source.paced:
                 self._report.reached[source.step] = source.reached()
         yield
+
+    def _settle(self) -> None:
+        """All records of the epoch have come in."""
+        for step, operator in self._operators.items():
+            if step in self._merged:
+                self._merged[step].flush()
+            operator.busy_with(operator.settle)
 
     def _read_in_order(self, sources: list[SourceOperator]) -> Iterator[None]:
         """The source partition that is most behind is read first; what is complete is passed on in rounds."""
@@ -318,8 +324,7 @@ class Task:
                 ordered[frame.channel].take(frame)
             yield
         pass_on(ordered.values(), END)
-        for merged in self._merged.values():
-            merged.flush()
+        self._settle()
         for operator in self._operators.values():
             operator.latest = self._latest
         for last in ordered.values():
@@ -377,8 +382,7 @@ class Task:
     def _abort(self, *, functions: bool) -> None:
         """Throw away what this attempt staged, and the functions, if it may have left them in a strange state."""
         for operator in self._operators.values():
-            if isinstance(operator, SinkOperator):
-                operator.abort()
+            operator.abort()
         if functions:
             self._pool.discard(self.partition)
 

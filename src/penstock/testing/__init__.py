@@ -4,6 +4,7 @@ Nothing here needs a JVM. May import everything below the command line.
 """
 
 from penstock.connectors.collecting.sink import CollectSink
+from penstock.testing.async_harness import AsyncHarness
 from penstock.testing.clock import VirtualClock
 from penstock.testing.harness import KeyedHarness, OperatorHarness, Snapshot, WindowHarness
 from penstock.testing.markers import Crash, Cut, End, ProcessingTime, Record, Watermark
@@ -13,6 +14,7 @@ from penstock.testing.running import execute_inline, run_inline
 from penstock.testing.sources import ScriptedSource, scripted_watermarks
 
 __all__ = [
+    "AsyncHarness",
     "CollectSink",
     "Crash",
     "Cut",

@@ -62,7 +62,12 @@ class Invocation:
 
 
 class Observer:
-    """Watches one operator in one task. `proceed` is what the operator does about it: call it once, and return its result."""
+    """Watches one operator in one task. `proceed` is what the operator does about it: call it once, and return its result.
+
+    `one_by_one`: a function is to be called inside `proceed`, in this thread, even where many calls would be awaited together.
+    """
+
+    one_by_one = False
 
     def on_batch(self, port: int | Ports, batch: Any, proceed: Callable[[], None]) -> None:
         """A batch comes in; of several inputs, whose records are taken in turn, `port` says of each record where it is from."""

@@ -200,11 +200,17 @@ class Operator:
     def on_processing_time(self, now: Milliseconds) -> None:
         """Processing time is `now`, before the epoch's records."""
 
+    def settle(self) -> None:
+        """All records of the epoch have come: emit what of them is still held, but for what waits for time."""
+
     def on_end(self) -> None:
         """All input has ended for good."""
 
     def finish(self) -> None:
         """The epoch's input is over: make everything ready to be collected."""
+
+    def abort(self) -> None:
+        """The epoch has failed: throw away what was made ready, and stop what is under way."""
 
     def set_aside(self, error: Exception, function: Any, record: Any, time: Milliseconds) -> None:
         """A record that a step skips, or sends to its dead letters."""

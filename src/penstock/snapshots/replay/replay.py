@@ -167,6 +167,7 @@ def _replay(planned: Planned, storage: Storage, info: JobInfo, choice: Choice, o
             notes = [*notes, f"the program no longer claims the state {', '.join(compiled.dropped)}"]
         if compiled.migrated:
             notes = [*notes, f"the state {', '.join(compiled.migrated)} was migrated for this program"]
+        notes = [*notes, *_asked_again(compiled.graph)]
         traces = _traces(compiled, choice, options)
         job = watchable(compiled.job, {step for step, trace in traces.items() if trace.debugger or trace.tape})
         ran = run_epochs(
@@ -186,6 +187,15 @@ def _elsewhere(planned: Planned, storage: Storage) -> list[str]:
     if own is None or open_storage(own).uri == storage.uri:
         return []
     return [f"the program runs its job in {own}, and what is replayed is in {storage.uri}"]
+
+
+def _asked_again(graph: Graph) -> list[str]:
+    """What other systems answer is not kept."""
+    return [
+        f"the step {node.step!r} asks another system again, and may be answered otherwise than it was"
+        for node in graph
+        if node.definition.asks_outside
+    ]
 
 
 def _traces(compiled: Rerunnable, choice: Choice, options: Options) -> dict[StepId, StepTrace]:

@@ -33,6 +33,7 @@ class StepObserver(Observer):
         self._services = operator.services
         self._tape = trace.tape
         self._is_shown = operator.services.order.epoch in trace.shown
+        self.one_by_one = trace.debugger is not None
         self._reads = isinstance(operator, SourceOperator)
         """What it reads is what it emits, with timestamps."""
         self._attributed = trace.attributed = "record" in operator.observed
