@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +13,17 @@ from hypothesis import strategies as st
 
 from penstock import KeyedProcessFunction, ProcessFunction, RestartPolicy, StreamEnvironment, ValueState
 from penstock.config import Retry
-from penstock.testing import Crash, End, Record, ScriptedSource, Watermark, run_inline, scripted_watermarks
+from penstock.testing import (
+    CollectSink,
+    Crash,
+    End,
+    Record,
+    ScriptedSource,
+    Watermark,
+    execute_inline,
+    run_inline,
+    scripted_watermarks,
+)
 from tests.runtime.awaited.services import Query, Service
 
 QUERIES = st.builds(Query, st.integers(0, 30), st.integers(0, 4), st.sampled_from([0, 0, 0, 1, 2, None]))
@@ -133,3 +144,27 @@ def test_several_records_out(script: list[Any], cut: int | None, ordered: bool, 
     found = run([script], cut, 1, asking, seen)
     expected = run([script], cut, 1, lambda stream: stream.flat_map(repeated_here), seen, crashes=False)
     assert found == expected if ordered else Counter(found) == Counter(expected)
+
+
+@given(st.lists(st.integers(0, 6), max_size=8), st.sampled_from([None, 1, 3]), st.sampled_from([None, 2, 4]), st.booleans())
+def test_within_a_loop(numbers: list[int], cut: int | None, max_rounds: int | None, ordered: bool) -> None:
+    """What is asked in the body of a loop comes back in its rounds."""
+
+    async def fewer(number: int) -> list[int]:
+        await asyncio.sleep(0)
+        return [number - 1] if number else []
+
+    def run_loop(step: Any) -> Counter[Any]:
+        env = StreamEnvironment("loops", parallelism=1)
+        loop = env.from_source(ScriptedSource([*numbers, End()], cut=cut), name="in").iterate(max_rounds=max_rounds, name="loop")
+        body = step(loop)
+        loop.close_with(body)
+        left, through = CollectSink(), CollectSink()
+        if max_rounds is not None:
+            loop.leftovers().sink_to(left)
+        body.sink_to(through)
+        execute_inline(env)
+        return Counter([*(("left", one) for one in left.results()), *through.results()])
+
+    found = run_loop(lambda loop: loop.async_flat_map(fewer, ordered=ordered, capacity=2))
+    assert found == run_loop(lambda loop: loop.flat_map(lambda number: [number - 1] if number else []))

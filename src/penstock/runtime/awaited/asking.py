@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from penstock.failpoints import fail_point
+from penstock.ids import StepId
 from penstock.records import Batch
 from penstock.runtime.awaited.caller import AsyncCaller
 
@@ -23,10 +24,12 @@ _PATIENCE_S = 10.0
 class PendingBatch:
     """A batch whose records have been asked about, and the answers so far."""
 
-    __slots__ = ("answered", "answers", "batch", "left", "passed_on", "refused", "values")
+    __slots__ = ("answered", "answers", "batch", "left", "passed_on", "refused", "turn", "values")
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, turn: tuple[StepId | None, int] = (None, 0)) -> None:
         self.batch = batch
+        self.turn = turn
+        """The loop that it came in, and how often it has been through that."""
         self.values = batch.values()
         self.answers: list[Any] = [None] * len(self.values)
         self.refused: dict[int, tuple[Exception, Any]] = {}

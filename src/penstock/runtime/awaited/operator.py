@@ -63,7 +63,8 @@ class AwaitedOperator(Operator):
         self.records_in += len(batch)
         if not len(batch):
             return
-        pending = PendingBatch(unkeyed(batch))
+        rounds = self.services.rounds
+        pending = PendingBatch(unkeyed(batch), (rounds.loop, rounds.done))
         self.prepared(pending)
         self._queue.append(pending)
         self._held += len(pending.values)
@@ -73,7 +74,7 @@ class AwaitedOperator(Operator):
             self.caller.events.run(self._asking.ask(partial(self.questions, pending)))
         self._check()
         self._pass_on()
-        while self._held > self._most:
+        while self._held > (self._most if rounds.loop is None else 0):  # a loop turns until nothing comes back
             self._wait(partial(_is_answered, self._first()))
 
     def on_watermark(self, watermark: Milliseconds | None) -> None:
@@ -142,6 +143,10 @@ class AwaitedOperator(Operator):
 
     def _emit(self, pending: PendingBatch, rows: list[int] | None) -> None:
         """Emit what became of the rows; None: of all of them, in order."""
+        with self.services.rounds.turn(*pending.turn):
+            self._emit_rows(pending, rows)
+
+    def _emit_rows(self, pending: PendingBatch, rows: list[int] | None) -> None:
         self._held -= len(pending.values) if rows is None else len(rows)
         if self.one_each and rows is None and not pending.refused and self.observer is None:
             self.outputs.emit(Records(pending.answers, *carried(pending.batch)))

@@ -40,6 +40,7 @@ class Loops:
     def __init__(self, operators: Mapping[StepId, Operator]) -> None:
         self.heads = [operator for operator in operators.values() if isinstance(operator, LoopHeadOperator)]
         self.tails = [operator for operator in operators.values() if isinstance(operator, LoopTailOperator)]
+        self._operators = list(operators.values())
         self._ways: dict[int, WayBack] = {}
         for tail in self.tails:
             head = operators.get(tail.loop)
@@ -68,6 +69,8 @@ class Loops:
                     yield
                 if head is not None:
                     head.busy_with(head.release)  # timers may feed something back
+                    for operator in self._operators:
+                        operator.busy_with(operator.settle)
                 if not tail.turns:
                     break
 
