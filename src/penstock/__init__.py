@@ -3,13 +3,15 @@
 Event streams, keyed state, event time and exactly-once results. Spark moves and schedules, Arrow computes, Python decides.
 
 What most programs use is named here; the rest, and these again, by what it is for: `penstock.api`, `functions`, `contexts`,
-`state`, `windows`, `aggregates`, `expressions`, `changes`, `timing`, `connectors`, `config`, `errors`, `testing`, `snapshots`.
+`state`, `windows`, `cep`, `aggregates`, `expressions`, `changes`, `timing`, `connectors`, `config`, `errors`,
+`testing`, `snapshots`.
 """
 
 from typing import TYPE_CHECKING
 
 from penstock.aggregates import avg, count
 from penstock.api import DataStream, EpochRecord, Job, JobResult, KeyedStream, StreamEnvironment, WindowedStream
+from penstock.cep import Pattern, PatternFunction, SkipStrategy
 from penstock.config import RestartPolicy
 from penstock.connectors import CollectionSource, CollectSink, FileSink, FileSource, GeneratorSource, read_output
 from penstock.contexts import KeyedContext, OnTimerContext
@@ -55,11 +57,14 @@ __all__ = [
     "MapState",
     "OnTimerContext",
     "OutputTag",
+    "Pattern",
+    "PatternFunction",
     "PenstockError",
     "ProcessFunction",
     "ReducingState",
     "RestartPolicy",
     "SessionWindows",
+    "SkipStrategy",
     "SlidingWindows",
     "StreamEnvironment",
     "Ttl",

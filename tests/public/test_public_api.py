@@ -20,6 +20,7 @@ import pytest
 import penstock
 import penstock.aggregates
 import penstock.api
+import penstock.cep
 import penstock.changes
 import penstock.config
 import penstock.connectors
@@ -37,6 +38,7 @@ INDEX = Path(__file__).parents[2] / "docs" / "index.md"
 MODULES = [
     penstock,
     penstock.api,
+    penstock.cep,
     penstock.functions,
     penstock.contexts,
     penstock.state,

@@ -15,6 +15,7 @@ from penstock.api.environment import StreamEnvironment
 from penstock.api.job import Job
 from penstock.api.keyed import KeyedStream
 from penstock.api.loop import Loop
+from penstock.api.patterns import PatternStream
 from penstock.api.stream import DataStream, SplitStream
 from penstock.api.windowed import WindowedStream
 from penstock.epochs.history import EpochRecord, JobResult
@@ -33,6 +34,7 @@ __all__ = [
     "KeyedConnectedStreams",
     "KeyedStream",
     "Loop",
+    "PatternStream",
     "SplitStream",
     "StreamEnvironment",
     "WindowedStream",

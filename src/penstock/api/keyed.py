@@ -12,8 +12,11 @@ from penstock.api.connected import (
     KeyedConnectedStreams,
     connected,
 )
+from penstock.api.patterns import PatternStream, pattern_stream
 from penstock.api.stream import DataStream
 from penstock.api.windowed import WindowedStream, windowed
+from penstock.cep.pattern import Pattern
+from penstock.cep.step import TimeDomain, WhenFull
 from penstock.errors import PlanError
 from penstock.functions import AggregateFunction, KeyedProcessFunction, OutputTag, ReduceFunction
 from penstock.plan.definition import ErrorPolicy
@@ -151,6 +154,37 @@ class KeyedStream(DataStream[T], Generic[K, T]):
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream[K, T]:
         """Windows of `size` records of a key; with `slide`, the last `size` records, every `slide` records."""
         return self.window(GlobalWindows(), **count_windows(size, slide))
+
+    # --- patterns ----------------------------------------------------------------------------------------------------------
+
+    def pattern(  # type: ignore[override]
+        self,
+        pattern: Pattern,
+        *,
+        late: OutputTag[T] | None = None,
+        time: TimeDomain = "event",
+        ties: Callable[[T], Any] | None = None,
+        state_type: Any = None,
+        max_partial_matches: int = 10_000,
+        when_full: WhenFull = "fail",
+    ) -> PatternStream[T]:
+        """Look for a pattern in the events of each key; `select`, `flat_select` or `process` take its matches.
+
+        - `time="event"`: events are taken in order of time, those of one time by `ties` (gives what to sort by), or as
+          they arrive; what comes too late goes to the side output `late`. `time="processing"`: as they arrive.
+        - `state_type`: the type of the events, for those that are kept.
+        - `max_partial_matches` of a key: with more, the job fails or, with `when_full="drop_oldest"`, drops the oldest.
+        """
+        return pattern_stream(
+            self,
+            pattern,
+            late=late,
+            time=time,
+            ties=ties,
+            state_type=state_type,
+            max_partial_matches=max_partial_matches,
+            when_full=when_full,
+        )
 
     def _keyed(
         self, function: Any, label: str, name: str | None, previous_names: Sequence[str], errors: ErrorPolicy = "fail"

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from penstock.api.environment import StreamEnvironment
     from penstock.api.keyed import KeyedStream
     from penstock.api.loop import Loop
+    from penstock.api.patterns import PatternStream
     from penstock.api.windowed import WindowedStream
+    from penstock.cep.pattern import Pattern
     from penstock.timing.durations import Duration
     from penstock.windows.assigners import WindowAssigner
     from penstock.windows.evictors import Evictor
@@ -261,6 +263,10 @@ class DataStream(AsyncSteps[T]):
         from penstock.windows.lower import count_windows
 
         return self.window_all(GlobalWindows(), **count_windows(size, slide))
+
+    def pattern(self, pattern: Pattern, **options: Any) -> PatternStream[T]:
+        """Look for a pattern in all records, whatever their key: one task does the work. Options: as of `KeyedStream.pattern`."""
+        return self.key_by(no_key).pattern(pattern, **options)
 
     def union(self, *others: DataStream[T], name: str | None = None) -> DataStream[T]:
         """The records of several streams of the same type, in one."""

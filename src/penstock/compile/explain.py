@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from penstock.cep.step import PatternStep
 from penstock.changes import APPENDS, KINDS
 from penstock.compile.compiler import claim
 from penstock.compile.order import OrderNotes, summary_of
@@ -129,6 +130,8 @@ def _step(node: Node, stage: int, order: OrderNotes) -> dict[str, Any]:
         step["expressions"] = definition.describe()
     if isinstance(definition, AsyncMap | LookupJoin):
         step["calls"] = definition.describe()
+    if isinstance(definition, PatternStep):
+        step["pattern"] = definition.describe()
     if isinstance(definition, WindowStep):
         step["window"] = {**definition.describe(), "path": f"record by record, not over columns: {why_not_columnar(definition)}"}
     if isinstance(definition, SinkStep):
@@ -243,6 +246,7 @@ def _step_lines(step: dict[str, Any]) -> list[str]:
     lines += [f"  {what} {how}" for what, how in step.get("window", {}).items()]
     if "feedback" in step:
         lines.append(f"  ↺ what comes here goes back to {step['feedback']}: {step['turns']}")
+    lines += [f"  {what}: {how}" for what, how in step.get("pattern", {}).items()]
     if step["errors"] != "fail":
         lines.append(f"  errors {step['errors']}")
     if "sink" in step and step["sink"]["volatile"]:
