@@ -63,6 +63,17 @@ def ledger_event(n: int) -> tuple[str, int, int]:
     return f"a{n * 7919 % 37}", n, n % 11 - 5
 
 
+SPREAD_NODES = 200
+
+
+def spread_event(n: int) -> tuple[int, int]:
+    """An edge between two of the nodes, mostly from one to the next; the first event says that node 0 is reached."""
+    if n == 0:
+        return 0, -1
+    node = n * 7919 % SPREAD_NODES
+    return node, node + 1 if n % 5 else n * 31 % (2 * SPREAD_NODES)
+
+
 # --- answers ----------------------------------------------------------------------------------------------------------------
 
 
@@ -114,6 +125,19 @@ def expected_ledger(folder: str, size: int) -> Rows:
         balances[account] += amount
         rows[account, n, balances[account]] += 1
     return rows
+
+
+def expected_spread(folder: str, size: int) -> Rows:
+    edges: dict[int, list[int]] = defaultdict(list)
+    for node, to in map(spread_event, range(1, size)):
+        edges[node].append(to)
+    times, todo = Counter([0]), [0]
+    while todo:
+        for to in edges[todo.pop()]:
+            times[to] += 1
+            if times[to] == 1:
+                todo.append(to)
+    return Counter((node, n) for node, count in times.items() for n in range(1, count + 1))
 
 
 # --- outputs ----------------------------------------------------------------------------------------------------------------
@@ -172,6 +196,10 @@ def found_ledger(out: str) -> Rows:
         connection.close()
 
 
+def found_spread(out: str) -> Rows:
+    return Counter((row["node"], row["n"]) for row in published(out))
+
+
 # --- the table --------------------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +222,7 @@ JOBS = {
         Job(name="chain", size=12_000, expected=expected_chain, found=found_chain, prepare=write_amounts),
         Job(name="buffers", size=24_000, expected=expected_buffers, found=found_buffers),
         Job(name="ledger", size=24_000, expected=expected_ledger, found=found_ledger),
+        Job(name="spread", size=8_000, expected=expected_spread, found=found_spread),
     )
 }
 
