@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, assert_type
 
 import pytest
 
-from penstock import AggregateFunction, CollectSink, KeyedProcessFunction, OutputTag, StreamEnvironment, TumblingWindows
+from penstock import (
+    AggregateFunction,
+    CollectSink,
+    KeyedProcessFunction,
+    OutputTag,
+    StreamEnvironment,
+    TumblingWindows,
+    ValueState,
+)
+from penstock.api import DataStream, Loop
 from penstock.connectors import CollectionSource
 from penstock.errors import PlanError
-from penstock.testing import ScriptedSource, execute_inline, run_inline
+from penstock.testing import End, ScriptedSource, execute_inline, run_inline
 from penstock.timing import Watermarks
 
 CUTS = pytest.mark.parametrize(("cut", "parallelism"), [(None, 1), (1, 2), (3, 4)])
@@ -114,6 +124,64 @@ class _Listed(AggregateFunction[int, list[int], list[int]]):
         return accumulator
 
 
+# --- how a job with a loop ends --------------------------------------------------------------------------------------------
+
+
+class Countdown(KeyedProcessFunction[int, int, int]):
+    """Counts down, once a timer has fired: only the end of time makes it go on."""
+
+    left: ValueState[int] = ValueState(int)
+
+    def process(self, value: int, ctx: Any) -> Iterator[int]:
+        ctx.output(DONE, value)
+        if value > 0:
+            self.left.update(value - 1)
+            ctx.timers.register_event_time(1 << 50)
+        return iter(())
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[int]:
+        yield self.left.value
+
+
+def counting_down(env: StreamEnvironment, source: ScriptedSource) -> tuple[CollectSink, Any]:
+    loop = env.from_source(source, name="in").iterate(turns=1, name="loop")
+    down = loop.key_by(lambda n: n % 3).process(Countdown(), name="down")
+    loop.close_with(down)
+    sink = CollectSink()
+    down.side_output(DONE).sink_to(sink)
+    return sink, env
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_what_the_end_of_time_sends_back_goes_on_turning(parallelism: int) -> None:
+    env = StreamEnvironment("down", executor="inline", parallelism=parallelism)
+    sink, _ = counting_down(env, ScriptedSource([4, End()]))
+    assert env.execute().finished
+    assert sorted(sink.results()) == [0, 1, 2, 3, 4]
+
+
+def test_a_drain_ends_time_when_the_loop_is_empty(tmp_path: Path) -> None:
+    env = StreamEnvironment("down", executor="inline", parallelism=2, storage=str(tmp_path))
+    sink, _ = counting_down(env, ScriptedSource([4]))
+    result = env.execute(until_idle=True, drain=True)
+    assert (result.drained, result.finished) == (True, True)
+    assert sorted(sink.results()) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_a_job_with_records_in_a_loop_is_not_idle(drain: bool) -> None:
+    env = StreamEnvironment("idle", executor="inline", parallelism=2)
+    loop = env.from_source(ScriptedSource([7]), name="in").iterate(max_rounds=30, turns=1)
+    ring = loop.key_by(lambda n: n).process(Ring(), name="ring")
+    loop.close_with(ring)
+    sink, left = CollectSink(), CollectSink()
+    ring.sink_to(sink)
+    loop.leftovers().sink_to(left)
+    assert env.execute(until_idle=True, drain=drain).drained is drain
+    assert len(list(sink.results())) == 30
+    assert len(list(left.results())) == 1
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------------
 
 
@@ -171,6 +239,15 @@ def test_a_loop_within_a_loop() -> None:
     outer.print()
     with pytest.raises(PlanError, match="the loop 'inner' is within the loop 'outer'"):
         execute_inline(outer._env)
+
+
+def test_types_flow_round_a_loop() -> None:
+    env = StreamEnvironment("types", executor="inline")
+    loop = env.from_collection([1, 2]).iterate(max_rounds=2)
+    assert_type(loop, Loop[int])
+    assert_type(loop.map(str), DataStream[str])
+    loop.close_with(loop.filter(lambda n: n > 1))
+    assert_type(loop.leftovers(), DataStream[int])
 
 
 def test_other_refusals() -> None:

@@ -137,10 +137,13 @@ class Task:
                 yield from self._writer.take()
             for _ in self._loops.turn():
                 yield from self._writer.take()
-            if self.order.final:
+            turned = self.order.final
+            while turned:
+                turned = False
                 for operator in self._operators.values():
                     operator.pass_time("end", None, operator.on_end)
                 for _ in self._loops.turn():
+                    turned = True
                     yield from self._writer.take()
             fail_point("task:prepare")
             for operator in self._operators.values():
