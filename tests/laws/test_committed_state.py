@@ -8,7 +8,7 @@ import pytest
 
 from penstock.ids import Epoch
 from penstock.jobs.manifest import load_manifest
-from penstock.runtime import task as tasks
+from penstock.runtime import deltas
 from penstock.state.files.durable import FileRef
 from penstock.state.stores import local
 from penstock.state.stores.store import open_stores
@@ -55,7 +55,7 @@ def test_it_fails_when_a_task_writes_to_the_store(tmp_path: Path, monkeypatch: p
             if store.path.startswith(str(tmp_path)) and f"/{stage}-{partition}/" in store.path:
                 store.apply_entries(ref.mark, store.applied(), entries)
 
-    monkeypatch.setattr(tasks, "remember_delta", at_once)
+    monkeypatch.setattr(deltas, "remember_delta", at_once)
     breaks(lambda: check_uncommitted(tmp_path))
 
 
