@@ -27,6 +27,7 @@ import penstock.connectors
 import penstock.contexts
 import penstock.expressions
 import penstock.functions
+import penstock.query
 import penstock.snapshots
 import penstock.state
 import penstock.testing
@@ -49,6 +50,7 @@ MODULES = [
     penstock.timing,
     penstock.connectors,
     penstock.config,
+    penstock.query,
     penstock.snapshots,
     penstock.testing,
 ]

@@ -49,6 +49,15 @@ class Catalog:
         if step not in known:
             raise UnknownStepError(f"no step {step!r:.100} has state in this job", hint=did_you_mean(step, known))
 
+    def allowed(self, manifest: Manifest, step: str) -> list[str]:
+        """The states of a step that it declared, and that may be queried."""
+        self.check_step(manifest, step)
+        infos = [info for info in self.steps(manifest)[step] if not is_internal(info.kind)]
+        found = [info.name for info in infos if self.access.allows(info, manifest)]
+        if not found:
+            raise NotQueryableError(f"no state of step {step!r} may be queried", hint="declare them with queryable=True")
+        return sorted(found)
+
     def find(self, manifest: Manifest, step: str, state: str) -> tuple[int, StateInfo]:
         """A state's number; an error that says what is not known, or not allowed."""
         self.check_step(manifest, step)

@@ -84,8 +84,9 @@ class Tail:
         self._files = list(files)
         self._newest_first = [file.values for file in reversed(files)]
         self._get_below: Callable[[bytes], bytes | None] = below.get if below is not None else lambda key: None
+        self.get: Callable[[bytes], bytes | None] = self._get if files else self._get_below
 
-    def get(self, key: bytes) -> bytes | None:
+    def _get(self, key: bytes) -> bytes | None:
         for values in self._newest_first:
             found = values.get(key, _MISSING)
             if found is not _MISSING:

@@ -13,6 +13,7 @@ from penstock.errors import CorruptFileError, NotFoundError
 from penstock.ids import Epoch
 from penstock.jobs.manifest import Manifest, StateLayout
 from penstock.jobs.terms import JobInfo, job_in
+from penstock.query.changes import Missed, Reset, Step, steps_since
 from penstock.query.committed_epochs import CommittedEpochs
 from penstock.query.deltas import DeltaCache, Tail
 from penstock.query.errors import RestoringError
@@ -49,12 +50,13 @@ class StateReader:
         self.replica = replica
         self._local_dir = local_dir
         self._wanted = key_groups
-        self._look_every_s = look_every_s
+        self.look_every_s = look_every_s
         self._looked = 0.0
         self._lock = threading.RLock()
         self._following = threading.Lock()
         self._swapping = threading.Lock()
         self._current: Reading | None = None
+        self._followed = Epoch(0)
         self._layout: tuple[str, int] | None = None
         self._beside: dict[Place, Viewed] = {}
         self._own: dict[Place, OwnStore] = {}
@@ -64,7 +66,7 @@ class StateReader:
     def reading(self) -> Reading:
         """The newest state; to be closed. Looks for a newer epoch if the last look was a while ago."""
         with self._lock:
-            if self._current is None or time.monotonic() - self._looked >= self._look_every_s:
+            if self._current is None or time.monotonic() - self._looked >= self.look_every_s:
                 self.refresh()
             assert self._current is not None
             return self._current.take()
@@ -80,6 +82,27 @@ class StateReader:
             if self._current is not None and self._current.epoch == epoch:
                 return self._current.take()
             return from_files(self.storage, self.epochs.at(epoch))
+
+    def manifest_of(self, epoch: Epoch) -> Manifest:
+        """The manifest of an epoch that is kept, and in the line of the newest one."""
+        with self._lock:
+            return self.epochs.at(epoch)
+
+    def steps_since(self, seen: Manifest) -> list[Step] | Missed | Reset:
+        """What was committed after an epoch."""
+        with self._lock:
+            newest = self.epochs.look()
+            return [] if newest.epoch == seen.epoch else steps_since(seen, self.epochs.line())
+
+    def went_back(self, newest: Manifest, seen: Epoch) -> Epoch | None:
+        """To which epoch, if the job has gone back behind one that somebody has seen, as far as kept epochs tell."""
+        with self._lock:
+            for manifest in self.epochs.line():
+                if manifest.epoch <= seen:
+                    return None
+                if manifest.back is not None and manifest.back.to < seen:
+                    return manifest.back.to
+            return None
 
     def refresh(self) -> Reading:
         """Look for the newest epoch, and read it from now on. Views of stores are renewed, so that none is open for long."""
@@ -130,7 +153,13 @@ class StateReader:
                 own = [(place, self._own_store(place, manifest)) for place in self._places(manifest) if self._is_own(place)]
             for place, store in own:
                 store.follow(self._chain(manifest.state, place), self.deltas)
+            self._followed = manifest.epoch
             return manifest.epoch
+
+    @property
+    def lag(self) -> int:
+        """Of stores of its own: how many epochs that are kept they lack. A few of these are read on top of them."""
+        return sum(epoch > self._followed for epoch in self.epochs.listed) if self.follows else 0
 
     # --- how
 

@@ -6,7 +6,7 @@ Law: what has expired by the epoch's own clock is not shown, wherever it is stil
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -22,11 +22,13 @@ from penstock.snapshots.view.lookup import readable
 from penstock.state.encoding.json_values import tagged
 from penstock.state.encoding.keys import encode_key
 from penstock.state.encoding.stored_values import STAMP_SIZE, framed, stamp_of, unframed
-from penstock.state.entries.entry_columns import Undeclared
+from penstock.state.entries.entry_columns import WINDOW_SIZE, Undeclared
 from penstock.state.entries.kinds import kind_of
 from penstock.state.entries.state_info import StateInfo
 from penstock.state.entries.state_table import StateTable
+from penstock.state.entries.store_keys import time_from_sortable
 from penstock.state.key_groups import SHARED_GROUP, KeyGroups
+from penstock.timing.durations import calendar_time
 
 SAMPLE = 200
 _PLAIN = frozenset(("int", "float", "str", "bool"))
@@ -49,10 +51,10 @@ class StateView:
         self.is_settled = bool(keys) or Undeclared.of(info).key != "any"
         self.has_windows = bool(info.namespace)
         self.is_broadcast = info.scope == "broadcast"
-        self._direct = (
+        self.is_direct = (
             self.kind.name in ("value", "reducing", "aggregating") and not info.namespace and not self.kind.in_plain_text
         )
-        self._plain = self._direct and not info.earlier and isinstance(info.schema, str) and info.schema in _PLAIN
+        self._plain = self.is_direct and not info.earlier and isinstance(info.schema, str) and info.schema in _PLAIN
 
     @classmethod
     def of(cls, reading: Reading, number: int, info: StateInfo) -> StateView:
@@ -67,7 +69,7 @@ class StateView:
         """A key as it stands in a URL: the text itself where keys are texts, JSON otherwise."""
         kind = self._key_type()
         undeclared = self.info.key_schema is None
-        if pa.types.is_string(kind) and not (undeclared and self.table.undeclared.key == "any"):
+        if self.keys_are_texts:
             return self.key_of_value(text)
         try:
             return self.key_of_value(json.loads(text))
@@ -96,6 +98,12 @@ class StateView:
                 f"{key!r:.100} is not a key here", detail=str(error)[:200], hint=f"keys of step {self.info.step!r} are {kind}"
             ) from None
 
+    @property
+    def keys_are_texts(self) -> bool:
+        """They stand in URLs as they are."""
+        undeclared = self.info.key_schema is None and self.table.undeclared.key == "any"
+        return pa.types.is_string(self._key_type()) and not undeclared
+
     def group_of(self, encoded: bytes) -> int:
         return self.key_groups.of(encoded)
 
@@ -108,7 +116,7 @@ class StateView:
     def entries(self, reading: Reading, encoded: bytes) -> list[Entry]:
         """What is stored of a key, without what has expired."""
         group = self.group_of(encoded)
-        if self._direct:
+        if self.is_direct:
             found = reading.get(self.number, group, encoded)
             entries = [] if found is None else [(encoded, found)]
         elif self.kind.many_keys or self.kind.by_time:
@@ -140,6 +148,25 @@ class StateView:
         """Entries as people read them."""
         keys, values = [key for key, _ in entries], [value for _, value in entries]
         return readable(pa.Table.from_arrays(self.table.read(keys, values), schema=self.table.schema))
+
+    def keys_shown(self, raw_keys: list[bytes]) -> list[dict[str, Any]]:
+        """What entries are of, as rows, without their values."""
+        if not raw_keys:
+            return []
+        heads, spaces, tails = self.kind.split(raw_keys, self.info.namespace)
+        cut = self.info.namespace
+        found: list[dict[str, Any]] = []
+        for number, space in enumerate(spaces):
+            row: dict[str, Any] = {} if heads is None else {"time": calendar_time(time_from_sortable(heads[number]))}
+            row["key"] = tagged(_unpack(space[:-cut] if cut else space))
+            if cut == WINDOW_SIZE:
+                start, end = space[-cut:-8], space[-8:]
+                row |= {"window_start": _moment(start), "window_end": _moment(end)}
+            if tails is not None:
+                tail = tails[number]
+                row |= {"map_key": tagged(_unpack(tail))} if self.kind.name == "map" else {"chunk": int.from_bytes(tail, "big")}
+            found.append(row)
+        return found
 
     def value(self, reading: Reading, encoded: bytes, entries: list[Entry]) -> Any:
         """What is kept for a key: a value; of windows a list with an object for each."""
@@ -173,8 +200,7 @@ class StateView:
         ]
 
 
-def by_rows(view: StateView, entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
-    """Entries as rows, a few at a time."""
-    rest = iter(entries)
-    while part := list(islice(rest, 1000)):
-        yield from view.rows(part)
+def _moment(data: bytes) -> Any:
+    """A bound of a window; None where time begins or ends."""
+    time_ms = time_from_sortable(data)
+    return None if time_ms in (MIN_WATERMARK, MAX_WATERMARK) else calendar_time(time_ms)

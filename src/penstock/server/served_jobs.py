@@ -16,6 +16,8 @@ from penstock.query.catalog import Access, Catalog
 from penstock.query.errors import EpochNotReachedError, QueryError, UnknownJobError
 from penstock.query.reader import LOOK_EVERY_S, StateReader
 from penstock.query.reading import Reading
+from penstock.server.requested import RequestBook
+from penstock.server.streams import Streams
 from penstock.storage import Storage, open_storage
 
 log = logging.getLogger("penstock.server")
@@ -47,6 +49,8 @@ class ServedJob:
         )
         self.catalog = Catalog(sources.access)
         self.name = self.reader.job.name
+        self.streams = Streams()
+        self.requests = RequestBook()
         self.problem: QueryError | None = None
         self._asked = 0.0
         self._turned = asyncio.Event()

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from penstock.server.endpoints import Endpoint
-from penstock.server.routes import jobs, keys
+from penstock.server.routes import control, jobs, keys, subscriptions
 
-ENDPOINTS: tuple[Endpoint, ...] = (*jobs.ENDPOINTS, *keys.ENDPOINTS)
+ENDPOINTS: tuple[Endpoint, ...] = (*jobs.ENDPOINTS, *keys.ENDPOINTS, *control.ENDPOINTS, *subscriptions.ENDPOINTS)

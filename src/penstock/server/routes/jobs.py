@@ -27,6 +27,8 @@ class JobShown(msgspec.Struct, frozen=True):
     key_groups: tuple[int, int] | None = None
     finished: bool = False
     replica: bool = False
+    lag: int = 0
+    """Of a replica: how many epochs of those that are kept its own stores lack."""
     problem: str = ""
 
 
@@ -123,6 +125,7 @@ async def _shown(job: ServedJob) -> JobShown:
                 key_groups=(groups.start, groups.stop - 1),
                 finished=reading.manifest.finished,
                 replica=job.reader.replica,
+                lag=job.reader.lag,
             )
     except QueryError as error:
         return JobShown(name=info.name, uuid=info.job, problem=error.what)

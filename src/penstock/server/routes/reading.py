@@ -30,14 +30,20 @@ class Value(msgspec.Struct, frozen=True):
     value: Any
 
 
-async def reading_for(call: Call) -> tuple[ServedJob, Reading]:
-    """The job of a call, and its state at the epoch that the call asks for; to be closed."""
+async def reading_for(
+    call: Call, *, at: int | None = None, least: int | None = None, wait: float | None = None
+) -> tuple[ServedJob, Reading]:
+    """The job of a call, and its state at the epoch that its query asks for, or what is given here; to be closed."""
     job = call.jobs[call.path["job"]]
-    at, least = call.query.get("at"), call.query.get("least")
+    at, least = call.query.get("at", at), call.query.get("least", least)
     if at is not None and least is not None:
         raise BadRequestError("at= and least= were given together", hint="give one of them")
-    wait_s = call.query.get("wait", DEFAULT_WAIT_S)
-    return job, await job.reading(at=at, least=least, wait_s=wait_s)
+    wait_s = call.query.get("wait", wait)
+    return job, await job.reading(
+        at=None if at is None else Epoch(at),
+        least=None if least is None else Epoch(least),
+        wait_s=DEFAULT_WAIT_S if wait_s is None else wait_s,
+    )
 
 
 def tag_of(reading: Reading) -> str:
