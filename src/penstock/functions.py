@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AggregateFunction",
     "AsyncFunction",
+    "BroadcastBatchFunction",
     "BroadcastProcessFunction",
     "CoProcessFunction",
     "FilterFunction",
@@ -194,6 +195,21 @@ class BroadcastProcessFunction(Function, Generic[I, J, O]):
 
     def process_broadcast(self, value: J, ctx: ProcessContext) -> Iterable[O] | None:
         """A record of the broadcast stream; every partition is given it."""
+        raise NotImplementedError
+
+
+class BroadcastBatchFunction(Function, Generic[J]):
+    """As `BroadcastProcessFunction`, for whole batches: a vectorised function with state that a broadcast stream changes.
+
+    A batch ends where a broadcast record comes, so all its rows are of the time between two of them.
+    """
+
+    def map_batch(self, batch: Any) -> Any:
+        """A `pyarrow.RecordBatch` or a pandas frame, as `map_batches` says, of the stream that is not broadcast."""
+        raise NotImplementedError
+
+    def process_broadcast(self, value: J, ctx: ProcessContext) -> None:
+        """A record of the broadcast stream; every partition is given it. It changes state, and emits nothing."""
         raise NotImplementedError
 
 

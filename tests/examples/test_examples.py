@@ -52,6 +52,19 @@ PRINTS = {
     "five_second_counter": "300 events in all, in several windows\n",
     "slack": "slack of 10 s: 0-5 s: 5, 5-10 s: 4, 10-15 s: 4, 15-20 s: 2, 20-25 s: 1; too late: []\n"
     "slack of 2 s: 0-5 s: 3, 5-10 s: 2, 10-15 s: 3, 15-20 s: 2, 20-25 s: 1; too late: [4, 9, 3, 8, 13]\n",
+    "ride_cleansing": "ride 1 of taxi 2001 stays in New York\nride 3 of taxi 2003 stays in New York\n",
+    "rides_and_fares": "20 rides with their fares, 390.00 USD in all\n",
+    "hourly_tips": "until 01:00 driver 0 got 54.00 USD in tips\nuntil 02:00 driver 0 got 53.00 USD in tips\n",
+    "long_ride_alerts": "rides of more than two hours: 9, 10, 11, 12, 13, 14, 15, 16\n",
+    "changing_rules": "ann is above 110 EUR for games, with a payment of 16 EUR\n"
+    "ann is above 40 EUR for books, with a payment of 10 EUR\n"
+    "bob is above 110 EUR for games, with a payment of 10 EUR\n"
+    "bob is above 40 EUR for books, with a payment of 11 EUR\n"
+    "cid is above 110 EUR for games, with a payment of 11 EUR\n"
+    "cid is above 40 EUR for books, by a new rule\n",
+    "model_scoring": "model 0: 903 payments, score 0.500 on average\n"
+    "model 1: 5000 payments, score 0.486 on average\n"
+    "model 2: 4097 payments, score 0.601 on average\n",
     "million_keys": "00:00: 1,000,000 keys, 1,500,000 events, at most 2 of a key\n"
     "01:00: 1,000,000 keys, 1,500,000 events, at most 2 of a key\n",
 }
@@ -60,6 +73,7 @@ PRINTS = {
 CLASSIC = ["word_count", "reachability", "adults", "fire_alarm", "keyed_counter", "even_odd", "two_phase_sink", "spark_feed"]
 WINDOWS = ["window_word_count", "room_temperatures", "user_sessions", "last_minute", "slack"]
 NEEDS_SPARK = {"spark_feed"}
+MEETING = ["rides_and_fares", "long_ride_alerts", "hourly_tips", "changing_rules", "model_scoring"]
 SLOW = {"million_keys"}
 AS_PROGRAMS = {"demo"}
 """Run only in a process of its own, by `test_the_demonstration`: it kills one of its workers."""
@@ -94,11 +108,11 @@ def test_inline(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     assert PRINTS[name] in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["word_count", "fire_alarm", "keyed_counter", "enrich", *WINDOWS])
+@pytest.mark.parametrize("name", ["word_count", "fire_alarm", "keyed_counter", "enrich", *WINDOWS, *MEETING])
 def test_parallelism_and_the_cut_into_epochs_change_nothing(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with overridden(executor="inline", parallelism=3, max_records_per_epoch=1000 if name == "enrich" else 2):
+    with overridden(executor="inline", parallelism=3, max_records_per_epoch=1000 if name in ("enrich", "model_scoring") else 2):
         run(name, monkeypatch)
     assert PRINTS[name] in capsys.readouterr().out
 

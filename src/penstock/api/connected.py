@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from penstock.api.stream import DataStream
+from penstock.api.stream import DataStream, batch_options
 from penstock.errors import PlanError
 from penstock.functions import (
+    BroadcastBatchFunction,
     BroadcastProcessFunction,
     CoProcessFunction,
     FlatMapFunction,
@@ -19,7 +20,9 @@ from penstock.plan.definition import Definition, ErrorPolicy
 from penstock.plan.pairing import BOTH_SIDES
 from penstock.runtime.operators.co_process import KeyedCoProcess
 from penstock.runtime.operators.connected.broadcast import BroadcastProcess, KeyedBroadcastProcess
+from penstock.runtime.operators.connected.broadcast_batches import BroadcastBatches
 from penstock.runtime.operators.connected.co_stateless import CoProcess, CoStateless
+from penstock.timing.timestamps import Unit
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -148,6 +151,24 @@ class BroadcastConnectedStreams(ConnectedStreams[T, U]):
         """A function with state that the broadcast records change, in all partitions alike, and the others read."""
         check_instance(function)
         return self._then(BroadcastProcess(body=function, errors=errors), name, "broadcast", previous_names)
+
+    def map_batches(
+        self,
+        function: BroadcastBatchFunction[U],
+        *,
+        format: Literal["arrow", "pandas"] = "arrow",
+        schema: type[O] | None = None,
+        columns: Iterable[str] | None = None,
+        timestamp: str | None = None,
+        unit: Unit = "ms",
+        aligned: bool = False,
+        name: str | None = None,
+        previous_names: Sequence[str] = (),
+    ) -> DataStream[O]:
+        """Vectorised: whole batches of the stream that is not broadcast. Options: those of `DataStream.map_batches`."""
+        check_instance(function)
+        options = batch_options(format, schema, columns, timestamp, unit, aligned)
+        return self._then(BroadcastBatches(body=function, **options), name, "broadcast", previous_names)
 
 
 class KeyedBroadcastConnectedStreams(BroadcastConnectedStreams[T, U], Generic[K, T, U]):

@@ -33,7 +33,7 @@ from penstock.runtime.operators.expressions import Filter, Project, outputs_of
 from penstock.runtime.operators.map_batches import MapBatches
 from penstock.runtime.operators.operator import DEAD_LETTERS, DeadLetter
 from penstock.runtime.operators.sink import SinkStep
-from penstock.runtime.operators.stateless import Stateless, StatelessKind
+from penstock.runtime.operators.stateless import StatelessKind, per_record
 from penstock.runtime.operators.union import Union
 from penstock.timing.timestamps import Unit, check_unit
 
@@ -129,25 +129,8 @@ class DataStream(AsyncSteps[T]):
         - `timestamp` names the column of the result that holds the time, whole numbers being in `unit`, or
         - `aligned=True` promises a row for each row, in the same order: the function then sees its columns and nothing else.
         """
-        if format not in ("arrow", "pandas"):
-            raise PlanError(f"map_batches(format={format!r})", hint='choose "arrow" or "pandas"')
-        if isinstance(columns, str):
-            raise PlanError(f"map_batches(columns={columns!r})", hint=f"give a list: columns=[{columns!r}]")
-        if aligned and timestamp is not None:
-            raise PlanError(
-                "map_batches with both timestamp= and aligned=True", hint="times are in a column, or stay as they are"
-            )
-        check_unit(unit, timestamp)
-        definition = MapBatches(
-            body=function,
-            as_pandas=format == "pandas",
-            row=DICT_ROW if schema is None else RowType(schema),
-            columns=None if columns is None else tuple(columns),
-            timestamp=timestamp,
-            unit=unit,
-            aligned=aligned,
-        )
-        return self._then(definition, name, "map_batches")
+        options = batch_options(format, schema, columns, timestamp, unit, aligned)
+        return self._then(MapBatches(body=function, **options), name, "map_batches")
 
     # --- by columns ----------------------------------------------------------------------------------------------------------
 
@@ -385,7 +368,7 @@ class DataStream(AsyncSteps[T]):
             )
         if isinstance(function, type) and callable(getattr(function, what, None)):
             raise PlanError(f"{what}({function.__name__}): this is a class", hint=f"give an instance: {function.__name__}()")
-        return self._then(Stateless(what=what, body=function, errors=errors), name, what)
+        return self._then(per_record(what, function, errors), name, what)
 
     def _then(self, definition: Definition, name: str | None, label: str, previous_names: Sequence[str] = ()) -> DataStream[Any]:
         step = self._env._add(definition, self._input(), name=name, label=label, previous_names=previous_names)
@@ -408,6 +391,27 @@ class DataStream(AsyncSteps[T]):
     def _no_exchange(self, what: str) -> None:
         if self._exchange is not None:
             raise PlanError(f"{what} directly after {self._exchange.kind}", hint="one exchange is enough: leave the first out")
+
+
+def batch_options(
+    format: str, schema: Any, columns: Iterable[str] | None, timestamp: str | None, unit: Unit, aligned: bool
+) -> dict[str, Any]:
+    """The options of `map_batches`, checked, as its definition has them."""
+    if format not in ("arrow", "pandas"):
+        raise PlanError(f"map_batches(format={format!r})", hint='choose "arrow" or "pandas"')
+    if isinstance(columns, str):
+        raise PlanError(f"map_batches(columns={columns!r})", hint=f"give a list: columns=[{columns!r}]")
+    if aligned and timestamp is not None:
+        raise PlanError("map_batches with both timestamp= and aligned=True", hint="times are in a column, or stay as they are")
+    check_unit(unit, timestamp)
+    return {
+        "as_pandas": format == "pandas",
+        "row": DICT_ROW if schema is None else RowType(schema),
+        "columns": None if columns is None else tuple(columns),
+        "timestamp": timestamp,
+        "unit": unit,
+        "aligned": aligned,
+    }
 
 
 class _Split(ProcessFunction[Any, Any]):

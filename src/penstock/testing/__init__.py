@@ -6,6 +6,7 @@ Nothing here needs a JVM. May import everything below the command line.
 from penstock.connectors.collecting.sink import CollectSink
 from penstock.testing.async_harness import AsyncHarness
 from penstock.testing.clock import VirtualClock
+from penstock.testing.co_harness import BroadcastHarness, CoHarness, ProcessHarness
 from penstock.testing.harness import KeyedHarness, OperatorHarness, Snapshot, WindowHarness
 from penstock.testing.markers import Crash, Cut, End, ProcessingTime, Record, Watermark
 from penstock.testing.recorded import Recorded, replay_recorded
@@ -15,12 +16,15 @@ from penstock.testing.sources import ScriptedSource, scripted_watermarks
 
 __all__ = [
     "AsyncHarness",
+    "BroadcastHarness",
+    "CoHarness",
     "CollectSink",
     "Crash",
     "Cut",
     "End",
     "KeyedHarness",
     "OperatorHarness",
+    "ProcessHarness",
     "ProcessingTime",
     "Record",
     "Recorded",

@@ -27,7 +27,7 @@ def check_reports(job: CompiledJob, reports: list[TaskReport]) -> None:
             detail=f"missing (stage, partition): {sorted(wanted - found.keys())}; reports: {len(reports)} of {len(wanted)}",
         )
     for each in job.stages:
-        _check_copies([found[each.index, partition] for partition in range(job.parallelism)])
+        check_copies([found[each.index, partition] for partition in range(job.parallelism)])
     for (stage, partition), report in found.items():
         if stage == 0 or not job.stages[stage].steps:
             continue
@@ -41,7 +41,7 @@ def check_reports(job: CompiledJob, reports: list[TaskReport]) -> None:
                 )
 
 
-def _check_copies(reports: list[TaskReport]) -> None:
+def check_copies(reports: list[TaskReport]) -> None:
     """Broadcast state is the same in all partitions as long as all change it alike."""
     first = reports[0]
     for step, digest in first.copies.items():

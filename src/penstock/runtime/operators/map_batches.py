@@ -72,8 +72,8 @@ class MapBatches(Definition):
 class MapBatchesOperator(Operator):
     observed = frozenset(("batch",))
 
-    def __init__(self, step: StepId, services: Services, function: Any, definition: MapBatches) -> None:
-        super().__init__(step, services)
+    def __init__(self, step: StepId, services: Services, function: Any, definition: MapBatches, inputs: int = 1) -> None:
+        super().__init__(step, services, inputs)
         self._function = function
         self._call = method_of(function, "map_batch")
         self._definition = definition

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import compress, repeat
 from types import GeneratorType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -18,14 +18,16 @@ from penstock.changes import ANY_CHANGES, Changes
 from penstock.contexts import ChangeContext, ProcessContext
 from penstock.functions import Call, CallsFunctions, call_of, life_cycle
 from penstock.ids import StepId
-from penstock.plan.definition import Definition, ErrorPolicy
+from penstock.plan.definition import Definition, ErrorPolicy, StateDeclaration
 from penstock.plan.schema import Schema
 from penstock.records import NO_TIMESTAMP, Batch, Carried, Columns, Records, Timestamps, carried
 from penstock.runtime.frames import Payload, unkeyed
 from penstock.runtime.operators.observer import Invocation
 from penstock.runtime.operators.operator import Operator, method_of
 from penstock.runtime.operators.returned import as_records
+from penstock.runtime.operators.scopes import bind_operator_states, check_scopes, declarations, states_of
 from penstock.runtime.services import Services
+from penstock.state.descriptors import state_calls
 
 StatelessKind = Literal["map", "flat_map", "filter", "process"]
 
@@ -63,6 +65,31 @@ class Stateless(Definition):
             self.what
         ]
         return operator(step, services, function, self.errors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithOperatorState(Stateless):
+    """A function whose class declares lists of its partition."""
+
+    sees_order: ClassVar[bool] = True
+
+    def calls(self) -> tuple[Call, ...]:
+        return *Stateless.calls(self), *state_calls(self.body)
+
+    def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
+        return tuple(declarations(step, self.body))
+
+    def build(self, step: StepId, services: Services, inputs: int) -> Operator:
+        operator = Stateless.build(self, step, services, inputs)
+        assert isinstance(operator, PerRecord)
+        bind_operator_states(services, step, operator.function, self.body)
+        return operator
+
+
+def per_record(what: StatelessKind, body: Any, errors: ErrorPolicy) -> Stateless:
+    """The step for a function that is called for each record."""
+    check_scopes(body, ("operator",), f"{what} of a stream that is not keyed")
+    return (WithOperatorState if states_of(body, "operator") else Stateless)(what=what, body=body, errors=errors)
 
 
 class PerRecord(Operator):
