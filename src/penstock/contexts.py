@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.changes import KINDS, RowKind
@@ -34,10 +35,12 @@ class RuntimeContext:
         self.partition = partition
         self.parallelism = parallelism
         self.counters: dict[str, int] = {}
+        self._counting = Lock()
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to a counter of this step; `penstock` sums them over all partitions and shows them as metrics."""
-        self.counters[name] = self.counters.get(name, 0) + by
+        with self._counting:  # a function may be called in threads
+            self.counters[name] = self.counters.get(name, 0) + by
 
 
 class ProcessContext:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from penstock.config import LookupCache, Retry
@@ -130,7 +130,7 @@ class AsyncSteps(Generic[T]):
     @overload
     def async_flat_map(
         self,
-        function: Callable[[T], Awaitable[Iterable[U] | None]] | AsyncFunction[T, Iterable[U]],
+        function: Callable[[T], Awaitable[Iterable[U] | None]] | Callable[[T], AsyncIterable[U]] | AsyncFunction[T, Iterable[U]],
         *,
         ordered: bool = True,
         capacity: int = 100,

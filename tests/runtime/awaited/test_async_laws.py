@@ -146,8 +146,14 @@ def test_several_records_out(script: list[Any], cut: int | None, ordered: bool, 
     assert found == expected if ordered else Counter(found) == Counter(expected)
 
 
-@given(st.lists(st.integers(0, 6), max_size=8), st.sampled_from([None, 1, 3]), st.sampled_from([None, 2, 4]), st.booleans())
-def test_within_a_loop(numbers: list[int], cut: int | None, max_rounds: int | None, ordered: bool) -> None:
+@given(
+    st.lists(st.integers(0, 6), max_size=8),
+    st.sampled_from([None, 1, 3]),
+    st.sampled_from([None, 2, 4]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_within_a_loop(numbers: list[int], cut: int | None, max_rounds: int | None, ordered: bool, keyed: bool) -> None:
     """What is asked in the body of a loop comes back in its rounds."""
 
     async def fewer(number: int) -> list[int]:
@@ -155,9 +161,9 @@ def test_within_a_loop(numbers: list[int], cut: int | None, max_rounds: int | No
         return [number - 1] if number else []
 
     def run_loop(step: Any) -> Counter[Any]:
-        env = StreamEnvironment("loops", parallelism=1)
+        env = StreamEnvironment("loops", parallelism=2)
         loop = env.from_source(ScriptedSource([*numbers, End()], cut=cut), name="in").iterate(max_rounds=max_rounds, name="loop")
-        body = step(loop)
+        body = step(loop.key_by(lambda number: number % 3) if keyed else loop)
         loop.close_with(body)
         left, through = CollectSink(), CollectSink()
         if max_rounds is not None:

@@ -74,7 +74,7 @@ class AwaitedOperator(Operator):
             self.caller.events.run(self._asking.ask(partial(self.questions, pending)))
         self._check()
         self._pass_on()
-        while self._held > (self._most if rounds.loop is None else 0):  # a loop turns until nothing comes back
+        while self._held > self._most:
             self._wait(partial(_is_answered, self._first()))
 
     def on_watermark(self, watermark: Milliseconds | None) -> None:

@@ -69,8 +69,8 @@ class Loops:
                     yield
                 if head is not None:
                     head.busy_with(head.release)  # timers may feed something back
-                    for operator in self._operators:
-                        operator.busy_with(operator.settle)
+                for operator in self._operators:
+                    operator.busy_with(operator.settle)
                 if not tail.turns:
                     break
 
