@@ -295,6 +295,7 @@ def aggregate_calls(function: Any) -> tuple[Call, ...]:
 _METHODS = (
     *("process", "process1", "process2", "process_broadcast", "map", "flat_map", "filter", "reduce", "fold"),
     *("add", "map_batch", "apply", "async_invoke", "on_record", "assign", "evict_before", "__call__"),
+    *("join", "co_group"),
 )
 
 

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.cases.assigner_scripts import AssignerRun
 from tests.cases.expectations import ExpectationError, NotBuiltError
 from tests.cases.harness_scripts import HarnessRun, broadcast, keyed_co_process, keyed_process
+from tests.cases.join_scripts import IntervalJoinRun
 from tests.cases.training_scripts import TrainingRun
 from tests.cases.valve_scripts import ValveRun
 from tests.cases.window_scripts import window_harness
@@ -44,6 +45,7 @@ BUILDERS: dict[str, Callable[[dict[str, Any]], Run]] = {
     "broadcast": broadcast,
     "training": TrainingRun,
     "window": lambda operator: HarnessRun(window_harness(operator), beam=operator.get("dialect") == "beam"),
+    "interval_join": IntervalJoinRun,
     "assigner": AssignerRun,
     "watermark_valve": ValveRun,
 }

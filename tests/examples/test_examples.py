@@ -32,6 +32,7 @@ PRINTS = {
     "1: to Bob in zurich, at 17 degrees\n"
     "2: to Cy in berlin, at 19 degrees\n"
     "45 deliveries of 60 orders\n",
+    "orders_and_payments": "3: somebody paid 250 for bread, at a rate of 1.2\n",
     "dead_letters": 'rejected> KeyError in parse: {"sensor": "c"}\n',
     "kill_and_resume": "resumed: 20000 counts, lost 0, repeated 0\n",
     "window_word_count": " 0 s to  5 s: 3 be\n 0 s to  5 s: 3 to\n 5 s to 10 s: 3 the\n",

@@ -27,6 +27,7 @@ import penstock.connectors
 import penstock.contexts
 import penstock.expressions
 import penstock.functions
+import penstock.joins
 import penstock.query
 import penstock.snapshots
 import penstock.state
@@ -41,6 +42,7 @@ MODULES = [
     penstock.api,
     penstock.cep,
     penstock.functions,
+    penstock.joins,
     penstock.contexts,
     penstock.state,
     penstock.windows,

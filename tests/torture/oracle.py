@@ -20,6 +20,7 @@ import pyarrow.parquet
 Rows = Counter[tuple[Any, ...]]
 
 PANE_MS = 500
+PAIR_MS = 90
 _WORDS = [f"w{number:03d}" for number in range(300)]
 
 
@@ -72,6 +73,14 @@ def spread_event(n: int) -> tuple[int, int]:
         return 0, -1
     node = n * 7919 % SPREAD_NODES
     return node, node + 1 if n % 5 else n * 31 % (2 * SPREAD_NODES)
+
+
+def left_event(n: int) -> dict[str, Any]:
+    return {"key": n * 7919 % 61, "n": n, "ts": n * 3 + n * 31 % 40}
+
+
+def right_event(n: int) -> dict[str, Any]:
+    return {"key": n * 104729 % 67, "n": n, "ts": n * 3 + n * 17 % 40}
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------------
@@ -140,6 +149,19 @@ def expected_spread(folder: str, size: int) -> Rows:
     return Counter((node, n) for node, count in times.items() for n in range(1, count + 1))
 
 
+def expected_pairs(folder: str, size: int) -> Rows:
+    rights: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for event in map(right_event, range(size)):
+        rights[event["key"]].append(event)
+    rows: Rows = Counter()
+    for left in map(left_event, range(size)):
+        near = [right["n"] for right in rights[left["key"]] if abs(right["ts"] - left["ts"]) <= PAIR_MS]
+        rows.update((left["n"], right) for right in near or [None])
+    met = {right for _, right in rows}
+    rows.update((None, n) for n in range(size) if n not in met)
+    return rows
+
+
 # --- outputs ----------------------------------------------------------------------------------------------------------------
 
 
@@ -200,6 +222,10 @@ def found_spread(out: str) -> Rows:
     return Counter((row["node"], row["n"]) for row in published(out))
 
 
+def found_pairs(out: str) -> Rows:
+    return Counter((row["left"], row["right"]) for row in published(out))
+
+
 # --- the table --------------------------------------------------------------------------------------------------------------
 
 
@@ -222,6 +248,7 @@ JOBS = {
         Job(name="chain", size=12_000, expected=expected_chain, found=found_chain, prepare=write_amounts),
         Job(name="buffers", size=24_000, expected=expected_buffers, found=found_buffers),
         Job(name="ledger", size=24_000, expected=expected_ledger, found=found_ledger),
+        Job(name="pairs", size=12_000, expected=expected_pairs, found=found_pairs),
         Job(name="spread", size=8_000, expected=expected_spread, found=found_spread),
     )
 }

@@ -13,6 +13,8 @@ from penstock.api.connected import (
 )
 from penstock.api.environment import StreamEnvironment
 from penstock.api.job import Job
+from penstock.api.joined import CoGrouped, Join, TemporalJoin, WindowedCoGroup, WindowJoin
+from penstock.api.joining import IntervalJoin
 from penstock.api.keyed import KeyedStream
 from penstock.api.loop import Loop
 from penstock.api.patterns import PatternStream
@@ -24,12 +26,15 @@ from penstock.runtime.operators.operator import DeadLetter
 __all__ = [
     "BroadcastConnectedStreams",
     "BroadcastStream",
+    "CoGrouped",
     "ConnectedStreams",
     "DataStream",
     "DeadLetter",
     "EpochRecord",
+    "IntervalJoin",
     "Job",
     "JobResult",
+    "Join",
     "KeyedBroadcastConnectedStreams",
     "KeyedConnectedStreams",
     "KeyedStream",
@@ -37,5 +42,8 @@ __all__ = [
     "PatternStream",
     "SplitStream",
     "StreamEnvironment",
+    "TemporalJoin",
+    "WindowJoin",
+    "WindowedCoGroup",
     "WindowedStream",
 ]

@@ -131,6 +131,11 @@ class Job:
         made = make_savepoint(self._storage, epoch, to, told=told, driven=False)
         return Stopped(epoch=epoch, message=answer.message, savepoint=made, drained=drain)
 
+    def refresh(self, step: str | None = None, *, timeout: float = 60.0) -> str:
+        """Let the running job load the table of a step anew (`enrich`), or all tables, for its next epoch; its answer."""
+        answer = ask_driver(self._storage, "refresh", timeout, idle="it loads its tables when it starts", step=step)
+        return answer.message
+
     def lineage(self) -> Lineage:
         """The tree of jobs, savepoints, restores and forks that the job is in, from its oldest ancestor that can be reached."""
         return read_lineage(self._storage)

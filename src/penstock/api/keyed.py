@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from penstock.api.connected import (
     BroadcastStream,
@@ -12,6 +12,8 @@ from penstock.api.connected import (
     KeyedConnectedStreams,
     connected,
 )
+from penstock.api.joined import CoGrouped, Join, TemporalJoin
+from penstock.api.joining import IntervalJoin, TwoStreams
 from penstock.api.patterns import PatternStream, pattern_stream
 from penstock.api.stream import DataStream
 from penstock.api.windowed import WindowedStream, windowed
@@ -19,6 +21,9 @@ from penstock.cep.pattern import Pattern
 from penstock.cep.step import TimeDomain, WhenFull
 from penstock.errors import PlanError
 from penstock.functions import AggregateFunction, KeyedProcessFunction, OutputTag, ReduceFunction
+from penstock.joins.keyed_steps import UpdatingProcess
+from penstock.joins.regular.record import ttl_of
+from penstock.joins.regular.rows_of_keys import Deduplicate, TopN
 from penstock.plan.definition import ErrorPolicy
 from penstock.plan.exchange import Exchange
 from penstock.runtime.operators.keyed import KeyedProcess
@@ -185,6 +190,67 @@ class KeyedStream(DataStream[T], Generic[K, T]):
             max_partial_matches=max_partial_matches,
             when_full=when_full,
         )
+
+    # --- joins -------------------------------------------------------------------------------------------------------------
+
+    def interval_join(self, other: KeyedStream[K, U]) -> IntervalJoin[T, U]:
+        """Pairs of records of one key whose times are near: `a.interval_join(b).between(lower, upper)`, then `select(...)`."""
+        return IntervalJoin(TwoStreams(self, other, "interval_join"))
+
+    def join(self, other: KeyedStream[K, U]) -> Join[T, U]:
+        """Records of one key of both streams: of the whole streams, or with `window(...)` those of one window."""
+        return Join(TwoStreams(self, other, "join"))
+
+    def co_group(self, other: KeyedStream[K, U]) -> CoGrouped[T, U]:
+        """All records of a key and window, of both streams: `a.co_group(b).window(...).apply(f)`."""
+        return CoGrouped(TwoStreams(self, other, "co_group"))
+
+    def temporal_join(self, versions: KeyedStream[K, U]) -> TemporalJoin[T, U]:
+        """Each record with the version of the other stream that was valid at its event time.
+
+        Every record of `versions` is the row of its key from its timestamp on; a `-D` ends it.
+        """
+        return TemporalJoin(TwoStreams(self, versions, "temporal_join"))
+
+    def deduplicate(
+        self,
+        *,
+        keep: Literal["first", "last"] = "first",
+        within: Duration | None = None,
+        time: Literal["event", "processing"] = "event",
+        record_type: Any = None,
+        name: str | None = None,
+        previous_names: Sequence[str] = (),
+    ) -> DataStream[T]:
+        """One record of each key: the first, or the last, which is an update of the one before.
+
+        `within`: a key is forgotten so long after its first record (`"first"`) or its last one (`"last"`).
+        """
+        if keep not in ("first", "last"):
+            raise PlanError(f"deduplicate(keep={keep!r})", hint='choose "first" or "last"')
+        return self._updating(Deduplicate(keep, ttl_of(within, time), record_type), "deduplicate", name, previous_names)
+
+    def top_n(
+        self,
+        n: int,
+        by: str | int | Callable[[T], Any],
+        *,
+        largest: bool = True,
+        within: Duration | None = None,
+        time: Literal["event", "processing"] = "event",
+        record_type: Any = None,
+        name: str | None = None,
+        previous_names: Sequence[str] = (),
+    ) -> DataStream[T]:
+        """The `n` records of each key with the largest (or smallest) values, as they change: `+I` comes in, `-D` goes out."""
+        if n < 1:
+            raise PlanError(f"top_n({n!r})", hint="say how many records of each key: a number of at least 1")
+        return self._updating(TopN(n, by, largest, ttl_of(within, time), record_type), "top_n", name, previous_names)
+
+    def _updating(self, function: Any, label: str, name: str | None, previous_names: Sequence[str]) -> DataStream[Any]:
+        exchange = self._exchange
+        definition = UpdatingProcess(body=function, key_type=exchange.key_type, key_fields=exchange.key_fields, label=label)
+        return self._then(definition, name, label, previous_names)
 
     def _keyed(
         self, function: Any, label: str, name: str | None, previous_names: Sequence[str], errors: ErrorPolicy = "fail"

@@ -333,6 +333,43 @@ class DataStream(AsyncSteps[T]):
         """
         return SplitStream(self.process(_Split(selector), name=name))
 
+    # --- tables ------------------------------------------------------------------------------------------------------------
+
+    def enrich(
+        self,
+        table: Any,
+        on: str | Sequence[str] | Mapping[str, str],
+        *,
+        columns: Iterable[str] | Mapping[str, str] | None = None,
+        how: Literal["left", "inner"] = "left",
+        function: Callable[[T, dict[str, Any] | None], U] | None = None,
+        refresh: Duration | None = None,
+        format: str | None = None,
+        name: str | None = None,
+        errors: ErrorPolicy = "fail",
+    ) -> DataStream[Any]:
+        """Each record with the rows of a table that have its key: a table that fits into every worker's memory.
+
+        - `table`: a pyarrow Table, a path of files (Parquet unless the ending or `format` says otherwise), a Spark DataFrame, or
+          a function that returns a pyarrow Table.
+        - `on`: columns that both have; a dict where the table calls them otherwise. Null is no key.
+        - `columns`: of the table, with new names if a dict; all but the key without.
+        - `how`: `"left"` keeps records without a row, `"inner"` does not.
+        - `refresh`: how old the table may get; `Job.refresh` asks for it. Which version an epoch used is in its manifest.
+        - `function`: gives the result, of the record and the row as a dict (None: there is none), in place of columns.
+
+        >>> import pyarrow as pa
+        >>> from penstock import StreamEnvironment
+        >>> people = pa.table({"id": [1, 2], "name": ["ann", "bob"]})
+        >>> visits = StreamEnvironment(executor="inline").from_collection([{"id": 2, "page": "a"}, {"id": 3, "page": "b"}])
+        >>> visits.enrich(people, on="id").execute_and_collect()
+        [{'id': 2, 'page': 'a', 'name': 'bob'}, {'id': 3, 'page': 'b', 'name': None}]
+        """
+        from penstock.joins.static.lower import enrich_step
+
+        definition = enrich_step(table, on, columns, how, function, refresh, format, errors)
+        return self._then(definition, name, "enrich")
+
     # --- ends --------------------------------------------------------------------------------------------------------------
 
     def sink_to(self, sink: Sink, *, name: str | None = None, previous_names: Sequence[str] = ()) -> None:

@@ -13,6 +13,7 @@ from penstock.compile.stages import cut
 from penstock.config import JobConfig
 from penstock.connectors.protocol import PrunesColumns
 from penstock.functions import function_location, users_function
+from penstock.joins.spec import DescribesItself
 from penstock.plan.definition import StateDeclaration
 from penstock.plan.exchange import Exchange
 from penstock.plan.nodes import Graph, Node
@@ -134,6 +135,8 @@ def _step(node: Node, stage: int, order: OrderNotes) -> dict[str, Any]:
         step["pattern"] = definition.describe()
     if isinstance(definition, WindowStep):
         step["window"] = {**definition.describe(), "path": f"record by record, not over columns: {why_not_columnar(definition)}"}
+    if isinstance(definition, DescribesItself):
+        step["join"] = definition.describe()
     if isinstance(definition, SinkStep):
         step["sink"] = {"what": definition.sink.describe(), "volatile": definition.sink.volatile}
     return step
@@ -247,6 +250,7 @@ def _step_lines(step: dict[str, Any]) -> list[str]:
     if "feedback" in step:
         lines.append(f"  ↺ what comes here goes back to {step['feedback']}: {step['turns']}")
     lines += [f"  {what}: {how}" for what, how in step.get("pattern", {}).items()]
+    lines += [f"  {what} {how}" for what, how in step.get("join", {}).items()]
     if step["errors"] != "fail":
         lines.append(f"  errors {step['errors']}")
     if "sink" in step and step["sink"]["volatile"]:

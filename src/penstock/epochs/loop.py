@@ -233,6 +233,9 @@ class EpochLoop:
         driven.checkpoints.wanted |= checkpoint or recovery.careful > 0
         committed, waiting = driven.pipeline.look()
         now = processing_time(self._clock.now_ms(), driven.head)
+        while self._requests.refreshes:
+            request = self._requests.refreshes.pop(0)
+            self._inbox.answer(request, *driven.planner.tables.ask(request.options.get("step")))
         decision = driven.planner.decide(driven.head, committed, waiting, now, drain=drain)
         if isinstance(decision, Decision):
             self._run_epoch(decision)

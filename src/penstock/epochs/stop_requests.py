@@ -29,6 +29,8 @@ class StopRequests:
         self.handed_over = False
         self.idle = False
         self.rescale: Rescale | None = None
+        self.refreshes: list[Request] = []
+        """Requests to load tables anew."""
 
     @property
     def stopped(self) -> bool:
@@ -63,6 +65,8 @@ class StopRequests:
                 self._consider_stop(request, head)
             elif request.kind == "rescale":
                 self._consider(request, job)
+            elif request.kind == "refresh":
+                self.refreshes.append(request)
             else:
                 self._inbox.answer(request, False, f"this job does not know the request {request.kind!r}")
             if self._known():

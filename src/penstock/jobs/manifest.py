@@ -17,7 +17,7 @@ from penstock.errors import CorruptFileError, NotFoundError
 from penstock.ids import Epoch, JobId, Milliseconds, Term
 from penstock.jobs import paths
 from penstock.jobs.left_out import LeftOut, together
-from penstock.jobs.source_order import SourceOrder
+from penstock.jobs.source_order import SourceOrder, TableVersion
 from penstock.jobs.step_metrics import StepMetrics
 from penstock.state.entries.state_info import StateInfo as StateInfo
 from penstock.state.files.durable import FileRef
@@ -139,6 +139,7 @@ class EpochInput(msgspec.Struct, frozen=True):
     processing_time: Milliseconds
     read: dict[str, SourceOrder] = {}
     final: bool = False
+    tables: dict[str, TableVersion] = {}
 
 
 def version_of(layout: StateLayout, sources: Mapping[str, SourceState]) -> int:
@@ -181,6 +182,8 @@ class Manifest(msgspec.Struct, frozen=True):
     """By loop, what is in it. The records themselves are state. Of a loop that is not here it is not known."""
     left_out: LeftOut = LeftOut()
     """What steps left out since the job began; what was shed is in `sources`."""
+    tables: dict[str, TableVersion] = {}
+    """By step, the table that it looked up in."""
 
     @property
     def left_out_in_all(self) -> LeftOut:

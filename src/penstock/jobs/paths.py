@@ -11,6 +11,7 @@ state/s1/p0/0000000001-<attempt>.delta   and .base
 state/imported/<term>-<id>/...    files of a savepoint or of another job's epoch, copied when this one was started from it
 pins/<id>.json                    epochs that are being read: their files stay
 programs/<hash>.json              which program wrote an epoch
+tables/<term>-<n>-<digest>.arrow  a version of a table that a step looks up in
 savepoints/<time>-<id>/...        savepoints for which no other place was named; never removed by the job
 lineage/<kind>-<id>.json          savepoints, restores and forks, for people
 lease.json                        the driver's sign of life, for a standby
@@ -38,6 +39,7 @@ INTENTS = "intents"
 IMPORTED = f"{STATE}/imported"
 PINS = "pins"
 PROGRAMS = "programs"
+TABLES = "tables"
 SAVEPOINTS = "savepoints"
 LINEAGE = "lineage"
 LEASE = "lease.json"
@@ -53,6 +55,10 @@ def term(number: Term) -> str:
 
 def manifest(epoch: Epoch) -> str:
     return f"{EPOCHS}/{epoch:010d}.json"
+
+
+def table(term: Term, number: int, digest: str) -> str:
+    return f"{TABLES}/{term:06d}-{number:06d}-{digest}.arrow"
 
 
 def done(epoch: Epoch) -> str:

@@ -1,4 +1,4 @@
-"""What an epoch reads of a source: part of its order, noted as an intent, and kept in its manifest."""
+"""What an epoch reads of a source, or looks up in: part of its order, noted as an intent, and kept in its manifest."""
 
 from __future__ import annotations
 
@@ -32,3 +32,13 @@ class SourceOrder(msgspec.Struct, frozen=True):
     ends: bool = False
     exhausted: bool = False
     last: Milliseconds | None = None
+
+
+class TableVersion(msgspec.Struct, frozen=True):
+    """A table as it was loaded once. `digest`: of its content; `loaded_ms`: when it was last looked at."""
+
+    number: int
+    path: str
+    digest: str
+    rows: int
+    loaded_ms: Milliseconds

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.errors import Nature
 from penstock.ids import Epoch, Milliseconds, Term
-from penstock.jobs.source_order import SourceOrder
+from penstock.jobs.source_order import SourceOrder, TableVersion
 from penstock.jobs.step_metrics import StepMetrics
 from penstock.state.files.durable import FileRef
 
@@ -50,6 +50,8 @@ class EpochOrder(msgspec.Struct, frozen=True):
     flush: bool = False
     settled: int = 0
     """The plan number of `head`, if it is of this term: deltas of plans up to it are committed, or given up."""
+    tables: dict[str, TableVersion] = {}
+    """By step, the table that it looks up in."""
     opens: bool = False
     """This is no epoch: tasks only open their state, and so read, and check, every file that their host has not applied yet."""
 

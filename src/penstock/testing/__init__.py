@@ -8,6 +8,7 @@ from penstock.testing.async_harness import AsyncHarness
 from penstock.testing.clock import VirtualClock
 from penstock.testing.co_harness import BroadcastHarness, CoHarness, ProcessHarness
 from penstock.testing.harness import KeyedHarness, OperatorHarness, Snapshot, WindowHarness
+from penstock.testing.join_harness import JoinHarness
 from penstock.testing.markers import Crash, Cut, End, ProcessingTime, Record, Watermark
 from penstock.testing.recorded import Recorded, replay_recorded
 from penstock.testing.references import Reference, run_reference, running_counts, running_sums
@@ -22,6 +23,7 @@ __all__ = [
     "Crash",
     "Cut",
     "End",
+    "JoinHarness",
     "KeyedHarness",
     "OperatorHarness",
     "ProcessHarness",

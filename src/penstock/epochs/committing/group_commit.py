@@ -200,6 +200,7 @@ def input_of(ran: RanEpoch, number: Epoch) -> EpochInput:
         processing_time=manifest.processing_time,
         read=manifest.read,
         final=ran.final,
+        tables=manifest.tables,
     )
 
 

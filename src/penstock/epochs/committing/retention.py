@@ -25,8 +25,10 @@ GRACE_MS = 5_000
 
 
 def files_of(manifest: Manifest) -> set[str]:
-    """Every state file that a manifest names."""
-    return {ref.name for stage in manifest.state.chains for chain in stage for ref in chain}
+    """Every file that a manifest names: of state, and tables."""
+    versions = [manifest.tables, *(epoch.tables for epoch in manifest.earlier)]
+    tables = {version.path for of_epoch in versions for version in of_epoch.values()}
+    return tables.union(ref.name for stage in manifest.state.chains for chain in stage for ref in chain)
 
 
 class Retention:

@@ -16,6 +16,7 @@ from penstock.epochs.planning.in_loops import loops_now, states_before
 from penstock.epochs.planning.inputs import SourceInput, SourcePlan
 from penstock.epochs.planning.reach import UNBOUND, Bound, Reach
 from penstock.epochs.planning.report_merge import partition_states
+from penstock.epochs.planning.tables import TableKeeper
 from penstock.epochs.starting.output_replacement import caught_up
 from penstock.failpoints import fail_point
 from penstock.ids import Epoch, Milliseconds, StepId, Term
@@ -57,6 +58,7 @@ class EpochPlanner:
     sources: Sequence[SourceInput]
     admission: Admission
     checkpoints: Checkpoints
+    tables: TableKeeper
     plan_number: int
     reach: Reach = field(default_factory=Reach)
 
@@ -96,6 +98,7 @@ class EpochPlanner:
             watermarks=head.watermarks,
             states=partition_states(committed.state, head.state.next_due, layers_of(waiting)),
             final=ended,
+            tables=self.tables.versions(head.tables, now),
             deltas=durability.deltas,
             flush=durability.flush,
         )

@@ -51,6 +51,7 @@ def manifest_after(
         drained=decision.drained,
         loops=loops,
         left_out=head.left_out.plus(left_out_by(metrics)),
+        tables=order.tables,
     )
 
 
@@ -76,4 +77,5 @@ def manifest_without(
         repair=head.repair,
         loops=head.loops,
         left_out=head.left_out,
+        tables=head.tables,
     )

@@ -29,6 +29,7 @@ from penstock.epochs.history import JobResult
 from penstock.epochs.planning.admission import Admission
 from penstock.epochs.planning.checkpoints import Checkpoints
 from penstock.epochs.planning.epoch_planner import EpochPlanner
+from penstock.epochs.planning.tables import TableKeeper
 from penstock.epochs.setup import Setup
 from penstock.epochs.starting.endpoints import describe_sinks, open_committers, open_sources
 from penstock.epochs.starting.local_state import LocalState
@@ -173,6 +174,7 @@ class TakeOverSequence:
             sources=sources,
             admission=admission,
             checkpoints=checkpoints,
+            tables=TableKeeper(taken.job, taken.term, setup.storage),
             plan_number=head.plan,
         )
         repairing = config.guarantee == "at-least-once" and head.repair is not None  # what it replaces is of a commit

@@ -288,6 +288,7 @@ def take_over_manifest(
         repair=begun(back, epoch, before, taken.head),
         drained=before.drained if before else None,
         left_out=before.left_out if before else LeftOut(),
+        tables=by_new_name(before.tables, taken.head.renamed) if before and before.job == taken.info.job else {},
     )
 
 

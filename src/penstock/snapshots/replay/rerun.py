@@ -136,6 +136,7 @@ def run_epochs(
                 watermarks=ran.watermarks,
                 states=whole_states(ran.layout),
                 final=given.final,
+                tables=given.tables,
             )
             reports = executor.run(order)
             ran.reports.append(reports)
@@ -246,6 +247,7 @@ def plan_next(
             final=loops_now(program.job, head).final(
                 states_before(plans, head.sources), [plan.after for plan in plans.values()], drain=False
             ),
+            tables=head.tables,
         ),
         backlog=sum(backlogs) if backlogs else None,
         news=any(plan.news for plan in plans.values()),

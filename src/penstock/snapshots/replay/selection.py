@@ -90,6 +90,7 @@ def inputs_of(manifest: Manifest) -> tuple[EpochInput, ...]:
         processing_time=manifest.processing_time,
         read=manifest.read,
         final=manifest.finished,
+        tables=manifest.tables,
     )
     return (*manifest.earlier, own)
 

@@ -1,0 +1,296 @@
+"""Joins by windows, by version and as a whole, and what keeps rows of a key: against double loops, whatever the cut."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import (
+    DataStream,
+    FileSink,
+    KeyedStream,
+    OutputTag,
+    ProcessFunction,
+    SessionWindows,
+    SlidingWindows,
+    StreamEnvironment,
+    TumblingWindows,
+    Watermarks,
+)
+from penstock.changes import RowKind
+from penstock.errors import PlanError
+from penstock.testing import run_inline
+from tests.joins.naive import Came, in_order, ms, sides
+from tests.joins.test_interval_join import taken_apart
+
+Rows = list[dict[str, Any]]
+HOWS = ("inner", "left", "right", "full")
+
+
+class WithTime(ProcessFunction[Any, Any]):
+    def process(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield (*value, ctx.timestamp)
+
+
+def pair(left: Any, right: Any) -> tuple[Any, Any]:
+    return left, right
+
+
+def in_one_order(left: Rows, right: Rows) -> list[tuple[Rows, Rows]]:
+    """The records of a window; what their order is in sessions that were merged is not promised."""
+    return [(sorted(left, key=repr), sorted(right, key=repr))]
+
+
+def keyed(env: StreamEnvironment, rows: Rows, name: str, slack: int) -> KeyedStream[Any, dict[str, Any]]:
+    watermarks: Watermarks[Any] = Watermarks.bounded(slack=ms(slack), timestamp="t")
+    return env.from_collection(rows, watermarks=watermarks, name=name).key_by("k")
+
+
+def run(make: Callable[[StreamEnvironment], DataStream[Any]], data: st.DataObject) -> list[Any]:
+    """The results, by some cut, at some parallelism, perhaps going on at another."""
+    cut = data.draw(st.sampled_from([3, 10, 100]))
+    first, second = data.draw(st.integers(1, 3)), data.draw(st.none() | st.integers(1, 3))
+
+    def env(parallelism: int) -> StreamEnvironment:
+        return StreamEnvironment("joins", parallelism=parallelism, max_records_per_epoch=cut, first_records_per_epoch=cut)
+
+    if second is None:
+        return run_inline(make(env(first)))
+    with tempfile.TemporaryDirectory() as storage:
+        found = run_inline(make(env(first)), storage=storage, epochs=data.draw(st.integers(1, 3)))
+        return found + run_inline(make(env(second)), storage=storage)
+
+
+def counted(found: Any) -> Counter[str]:
+    return Counter(map(repr, found))
+
+
+# --- windows ---------------------------------------------------------------------------------------------------------------
+
+
+def windows_of(kind: str, came: list[Came]) -> Iterator[tuple[int, Any, list[Came]]]:
+    """(end, key, records) of each window, records that are late left out; of sessions without late records only."""
+    by_key: dict[Any, list[Came]] = {}
+    for one in came:
+        by_key.setdefault(one.row["k"], []).append(one)
+    for key, mine in by_key.items():
+        if kind == "session":
+            runs: list[list[Came]] = []
+            for one in sorted(mine, key=lambda each: each.time):
+                if runs and one.time <= runs[-1][-1].time + 6:
+                    runs[-1].append(one)
+                else:
+                    runs.append([one])
+            for session in runs:
+                yield session[-1].time + 6, key, sorted(session, key=lambda each: each.place)
+            continue
+        size, slide = (10, 10) if kind == "tumbling" else (10, 5)
+        ends = {end for one in mine for end in range((one.time // slide + 1) * slide, one.time + size + 1, slide)}
+        for end in sorted(ends):
+            there = [one for one in mine if end - size <= one.time < end and one.tick < end - 1]
+            if there:
+                yield end, key, there
+
+
+WINDOWS = {"tumbling": TumblingWindows(ms(10)), "sliding": SlidingWindows(ms(10), ms(5)), "session": SessionWindows(ms(6))}
+
+
+@given(sides(20), sides(20), st.sampled_from(sorted(WINDOWS)), st.sampled_from([*HOWS, "co-group"]), st.data())
+def test_window_joins(left: Rows, right: Rows, kind: str, how: str, data: st.DataObject) -> None:
+    slack = 100 if kind == "session" else data.draw(st.integers(0, 12))  # of sessions nothing is late
+
+    def make(env: StreamEnvironment) -> DataStream[Any]:
+        a, b = keyed(env, left, "left", slack), keyed(env, right, "right", slack)
+        if how == "co-group":
+            return a.co_group(b).window(WINDOWS[kind]).apply(in_one_order, name="join").process(WithTime())
+        joined: Any = a.join(b).window(WINDOWS[kind])
+        made: DataStream[Any] = (joined if how == "inner" else getattr(joined, how)()).apply(pair, name="join")
+        return made.process(WithTime())
+
+    want: list[Any] = []
+    for end, _, there in windows_of(kind, in_order(left, right, slack)):
+        mine, theirs = ([one.row for one in there if one.side == side] for side in (0, 1))
+        if how == "co-group":
+            want.append((*in_one_order(mine, theirs)[0], end - 1))
+        else:
+            if not theirs and how in ("left", "full"):
+                theirs = [None]  # type: ignore[list-item]
+            elif not mine and how in ("right", "full"):
+                mine = [None]  # type: ignore[list-item]
+            want += [(a, b, end - 1) for a in mine for b in theirs]
+    assert counted(run(make, data)) == counted(want)
+
+
+def test_late_records_of_windows_are_side_outputs() -> None:
+    env = StreamEnvironment("joins", parallelism=1)
+    rows = [{"k": 1, "t": 100, "v": 0}, {"k": 1, "t": 5, "v": 1}]
+    tags: list[OutputTag[Any]] = [OutputTag("left"), OutputTag("right")]
+    joined = keyed(env, rows, "left", 0).join(keyed(env, rows, "right", 0)).window(TumblingWindows(ms(10)))
+    made = joined.late(left=tags[0], right=tags[1]).apply(pair, name="join")
+    late = made.side_output(tags[0]).map(lambda row: ("l", row)).union(made.side_output(tags[1]).map(lambda row: ("r", row)))
+    assert sorted(run_inline(late), key=repr) == [("l", rows[1]), ("r", rows[1])]
+
+
+# --- versions --------------------------------------------------------------------------------------------------------------
+
+
+@given(sides(), sides(15), st.booleans(), st.booleans(), st.integers(0, 12), st.data())
+def test_temporal_joins(left: Rows, right: Rows, keeps: bool, columnar: bool, slack: int, data: st.DataObject) -> None:
+    late: tuple[OutputTag[Any], OutputTag[Any]] = (OutputTag("late left"), OutputTag("late right"))
+
+    def make(env: StreamEnvironment) -> DataStream[Any]:
+        joined: Any = keyed(env, left, "left", slack).temporal_join(keyed(env, right, "versions", slack))
+        joined = joined.late(left=late[0], right=late[1])
+        joined = joined.left() if keeps else joined
+        columns = [{name: f"{side}{name}" for name in "ktv"} for side in "lr"]
+        made = joined.select(left=columns[0], right=columns[1], name="join") if columnar else joined.apply(pair, name="join")
+        timed: DataStream[Any] = (made.map(taken_apart) if columnar else made).process(WithTime())
+        return timed.union(*(made.side_output(tag).map(lambda row: ("late", row)) for tag in late))
+
+    came = in_order(left, right, slack)
+    versions = [one for one in came if one.side == 1 and one.time >= one.tick]
+    want: list[Any] = [("late", one.row) for one in came if one.side == 1 and one.time < one.tick]
+    for one in (each for each in came if each.side == 0):
+        if one.time < one.tick:
+            want.append(("late", one.row))
+            continue
+        joined_at = max(one.time, one.tick + 1)  # time gets there before the records with this tick
+        known = [v for v in versions if v.row["k"] == one.row["k"] and v.time <= one.time and v.tick < joined_at]
+        if known or keeps:
+            version = max(known, key=lambda v: (v.time, v.place)).row if known else None
+            want.append((one.row, version, one.time))
+    assert counted(run(make, data)) == counted(want)
+
+
+def test_a_version_can_end() -> None:
+    env = StreamEnvironment("joins")
+    changes = [
+        {"k": 1, "t": 0, "op": "+I", "rate": 10},
+        {"k": 1, "t": 5, "op": "-U", "rate": 10},
+        {"k": 1, "t": 5, "op": "+U", "rate": 20},
+        {"k": 1, "t": 9, "op": "-D", "rate": 20},
+    ]
+    watermarks: Watermarks[Any] = Watermarks.monotonous(timestamp="t")
+    rates = env.from_collection(changes, watermarks=watermarks, name="rates").as_changes("op").key_by("k")
+    orders = keyed(env, [{"k": 1, "t": t} for t in (1, 4, 5, 8, 9, 12)], "orders", 0)
+    for columnar in (True, False):
+        joined = orders.temporal_join(rates).left().select(left=["t"], right=["rate"], columnar=columnar)
+        found = [(row["t"], row["rate"]) for row in run_inline(joined)]
+        assert found == [(1, 10), (4, 10), (5, 20), (8, 20), (9, None), (12, None)]
+
+
+# --- whole streams ---------------------------------------------------------------------------------------------------------
+
+
+def applied(changes: list[Any]) -> Counter[str]:
+    """The table that changes come to."""
+    table: Counter[str] = Counter()
+    for change in changes:
+        table[repr(change["row"])] += 1 if change["kind"] in ("+I", "+U") else -1
+        assert table[repr(change["row"])] >= 0
+    return +table
+
+
+@st.composite
+def histories(draw: Any) -> Rows:
+    """Rows that come and go: never one goes that is not there."""
+    found: Rows = []
+    there: Rows = []
+    for time in range(draw(st.integers(0, 12))):
+        if there and draw(st.integers(0, 1)):
+            row = there.pop(draw(st.integers(0, len(there) - 1)))
+            found.append({**row, "t": time, "op": "-D"})
+        else:
+            row = {"k": draw(st.integers(0, 1)), "v": draw(st.integers(0, 2))}
+            there.append(row)
+            found.append({**row, "t": time, "op": "+I"})
+    return found
+
+
+@given(histories(), histories(), st.sampled_from([*HOWS, "semi", "anti"]), st.data())
+def test_regular_joins_of_streams_that_update(left: Rows, right: Rows, how: str, data: st.DataObject) -> None:
+    def changing(env: StreamEnvironment, rows: Rows, name: str) -> KeyedStream[Any, Any]:
+        stream = env.from_collection(rows, watermarks=Watermarks.monotonous(timestamp="t"), name=name).as_changes("op")
+        return stream.map(lambda row: {"k": row["k"], "v": row["v"]}).key_by("k")
+
+    def make(env: StreamEnvironment) -> DataStream[Any]:
+        joined: Any = changing(env, left, "left").join(changing(env, right, "right"))
+        if how in ("semi", "anti"):
+            made = getattr(joined, how)(name="join")
+        else:
+            made = (joined if how == "inner" else getattr(joined, how)()).apply(pair, name="join")
+        rows: DataStream[Any] = made.map(lambda row: {"row": row}).changes_as_rows("kind")
+        return rows
+
+    def table(rows: Rows) -> list[dict[str, Any]]:
+        there: list[dict[str, Any]] = []
+        for row in rows:
+            plain = {"k": row["k"], "v": row["v"]}
+            there.append(plain) if row["op"] == "+I" else there.remove(plain)
+        return there
+
+    lefts, rights = table(left), table(right)
+    want: list[Any] = [(a, b) for a in lefts for b in rights if a["k"] == b["k"]]
+    if how in ("semi", "anti"):
+        want = [a for a in lefts if any(a["k"] == b["k"] for b in rights) == (how == "semi")]
+    if how in ("left", "full"):
+        want += [(a, None) for a in lefts if not any(a["k"] == b["k"] for b in rights)]
+    if how in ("right", "full"):
+        want += [(None, b) for b in rights if not any(a["k"] == b["k"] for a in lefts)]
+    assert applied(run(make, data)) == counted(want)
+
+
+def test_rows_are_forgotten_after_their_time() -> None:
+    env = StreamEnvironment("joins", parallelism=1)
+    left = keyed(env, [{"k": 1, "t": 0, "v": 1}, {"k": 2, "t": 40}, {"k": 1, "t": 50, "v": 2}], "left", 0)
+    right = keyed(env, [{"k": 1, "t": 2, "v": 3}, {"k": 3, "t": 45}, {"k": 1, "t": 60, "v": 4}], "right", 0)
+    pairs = left.join(right).ttl(0.02).apply(pair, name="join")
+    assert [(a["v"], b["v"]) for a, b in run_inline(pairs)] == [(1, 3), (2, 4)]
+
+
+def test_sinks_that_only_append_refuse_what_updates(tmp_path: Any) -> None:
+    env = StreamEnvironment("joins")
+    left, right = keyed(env, [], "left", 0), keyed(env, [], "right", 0)
+    left.join(right).apply(pair, name="inner").sink_to(FileSink(str(tmp_path / "inner"), format="json"))
+    for made in (left.join(right).left().apply(pair, name="outer"), left.top_n(1, "v"), left.deduplicate(keep="last")):
+        with pytest.raises(PlanError, match="does not take"):
+            made.sink_to(FileSink(str(tmp_path / "outer"), format="csv"))
+
+
+# --- rows of keys ----------------------------------------------------------------------------------------------------------
+
+
+@given(sides(), st.sampled_from(["first", "last", "top"]), st.data())
+def test_rows_of_keys(rows: Rows, what: Any, data: st.DataObject) -> None:
+    def make(env: StreamEnvironment) -> DataStream[Any]:
+        stream = keyed(env, rows, "rows", 0)
+        made = stream.top_n(2, "t", name="top") if what == "top" else stream.deduplicate(keep=what, name="one")
+        return made.map(lambda row: {"row": row}).changes_as_rows("kind")
+
+    came = [one.row for one in in_order(rows, [], 0)]
+    want: Rows = []
+    for key in {row["k"] for row in rows}:
+        mine = [row for row in came if row["k"] == key]
+        if what == "top":
+            want += sorted(mine, key=lambda row: -row["t"])[:2]
+        else:
+            want.append(mine[0 if what == "first" else -1])
+    assert applied(run(make, data)) == counted(want)
+
+
+def test_what_emits_changes_says_so() -> None:
+    env = StreamEnvironment("joins", executor="inline")
+    rows = keyed(env, [], "rows", 0)
+    last = rows.deduplicate(keep="last", name="last")
+    assert env.graph.nodes[last._step].emits == {RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER}
+    assert "keeps the last record of each key" in env.explain()
+    with pytest.raises(PlanError, match="keep='newest'"):
+        rows.deduplicate(keep="newest")  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="at least 1"):
+        rows.top_n(0, "t")
