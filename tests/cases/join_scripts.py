@@ -76,7 +76,7 @@ class IntervalJoinRun:
                 _send(harness, value, element["ts"], element.get("input", 0), step.get("raises", element.get("raises")))
         elif "watermark" in step:
             for harness in self._harnesses:
-                harness.watermark(step["watermark"], step.get("input"))
+                harness.watermark(step["watermark"], port=step.get("input"))
         elif "processing_time" in step:
             for harness in self._harnesses:
                 harness.processing_time(step["processing_time"])
@@ -168,7 +168,7 @@ def _pair(row: dict[str, Any]) -> list[Any]:
 
 def _send(harness: JoinHarness, value: Any, ts: int | None, input: int, raises: str | None) -> None:
     try:
-        harness.send(value, ts, input)
+        harness.send(value, ts, port=input)
     except PenstockError as error:
         if raises is None:
             raise ExpectationError(f"raised {error}") from error
