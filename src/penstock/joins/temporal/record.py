@@ -122,7 +122,7 @@ class TemporalJoinFunction(KeyedCoProcessFunction[Any, Any, Any, Result]):
                     joined.timestamp = timestamp
                     for result in self.body.results(value, version, joined):
                         yield Result(result, timestamp)
-        for old in times[: place - 1]:
+        for old in times[: max(0, place - 1)]:
             del self.versions[old]
         if place and self.versions[times[place - 1]][0]:
             del self.versions[times[place - 1]]
