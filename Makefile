@@ -16,7 +16,7 @@ WORKERS ?= 3
 BASE  ?= HEAD
 TREE  ?= .
 
-.PHONY: help setup demo test laws coverage check static format bench compare torture torture-ops clean
+.PHONY: help setup demo test laws coverage check static format bench compare torture torture-reads torture-ops clean
 
 help:
 	@echo "make demo      run the demonstration"
@@ -28,6 +28,7 @@ help:
 	@echo "make bench     run the benchmarks into build/bench/"
 	@echo "make compare   is it slower than another commit? BASE=commit"
 	@echo "make torture   kill a job again and again: KILLS=50 SEED=n"
+	@echo "make torture-reads  kill a job and the server that is asked for its state: KILLS=20 SEED=n"
 	@echo "make torture-ops  break a cluster and its storages under two jobs: FAULTS=30 SEED=n"
 	@echo "make setup     make the virtualenv $(VENV)"
 	@echo "make clean     remove what was made"
@@ -93,6 +94,9 @@ compare: $(READY)
 
 torture: $(READY)
 	$(BIN)/python tests/torture/run.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
+torture-reads: $(READY)
+	$(BIN)/python tests/torture/reads.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 torture-ops: $(READY)
 	$(BIN)/python tests/torture/operations/run.py --faults $(FAULTS) $(if $(SEED),--seed $(SEED))

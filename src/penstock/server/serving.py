@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from dataclasses import dataclass, field
 
 import uvicorn
@@ -11,6 +12,7 @@ import uvicorn
 from penstock.errors import ConfigError
 from penstock.server.app import make_app
 from penstock.server.guard.audit import Audit
+from penstock.server.guard.connections import protocol_with
 from penstock.server.guard.hosts import check_binding
 from penstock.server.guard.limits import Limits
 from penstock.server.guard.tokens import VARIABLE, Tokens, read_tokens
@@ -62,7 +64,7 @@ class Server:
             limit_concurrency=settings.limits.connections,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=3,
-            h11_max_incomplete_event_size=settings.limits.head_bytes,
+            http=protocol_with(settings.limits),
         )
         self._server = uvicorn.Server(config)
         self._socket = config.bind_socket()
@@ -83,8 +85,13 @@ class Server:
             raise ConfigError("the server could not start", hint="see the log above")
 
     def start(self) -> None:
+        """Answer in a thread of its own; returns when it does."""
         self._thread = threading.Thread(target=self.run, name="penstock-server", daemon=True)
         self._thread.start()
+        while not self._server.started:
+            if not self._thread.is_alive():
+                raise ConfigError("the server could not start", hint="see the log above")
+            time.sleep(0.01)
 
     def stop(self) -> None:
         self._server.should_exit = True
