@@ -19,7 +19,10 @@ from hypothesis import settings
 from penstock.state.stores.holding import held_for_tasks, release_for_tasks
 from penstock.state.stores.store import open_stores
 from tests.properties import is_property, register_profiles, too_few_examples
+from tests.servers.fixtures import kafka, postgres
 from tests.spreading import Spread, spread
+
+__all__ = ["kafka", "postgres"]
 
 MEMORY = Path("/dev/shm")
 ENOUGH = 4 << 30

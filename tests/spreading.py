@@ -1,6 +1,6 @@
 """Which tests share a worker when they are spread over several (`pytest -n 3`), and which are first.
 
-- Tests on the Spark session share one JVM: one group.
+- Tests on the Spark session share one JVM: one group. So do those on a server that a fixture starts (`tests/servers/`).
 - Tests with a fixture of their module's are a group, so that it is made once.
 - All others are spread one by one. Those that take long are first, so that none is left over at the end.
 
@@ -19,6 +19,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.properties import is_property
+from tests.servers.fixtures import SERVERS
 
 SESSION = "spark"
 """The fixture: the Spark session of this process."""
@@ -51,8 +52,10 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def group_of(item: pytest.Item) -> str | None:
-    if SESSION in getattr(item, "fixturenames", ()):
-        return SESSION
+    names = getattr(item, "fixturenames", ())
+    for shared in (SESSION, *SERVERS):
+        if shared in names:
+            return shared
     if isinstance(item, pytest.Function):
         for definitions in item._fixtureinfo.name2fixturedefs.values():
             used = definitions[-1]
@@ -62,7 +65,7 @@ def group_of(item: pytest.Item) -> str | None:
 
 
 def _turn(item: pytest.Item) -> int:
-    if SESSION in getattr(item, "fixturenames", ()):
+    if {SESSION, *SERVERS} & set(getattr(item, "fixturenames", ())):
         return 0
     if item.get_closest_marker("spark") or item.get_closest_marker("slow"):
         return 1

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 INDEX = ROOT / "docs" / "how-to-add" / "index.md"
 PAGES = sorted(path for path in INDEX.parent.glob("*.md") if path != INDEX)
-LONGEST = 60
+LONGEST = 64
 
 _EXAMPLE = re.compile(r"^Example: (.*?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _ITEM = re.compile(r"^(\d+\.|-) `([\w./-]+)`(.*?)(?=^(?:\d+\.|-) |^\S|\Z)", re.MULTILINE | re.DOTALL)

@@ -13,6 +13,7 @@ import typer
 import penstock
 from penstock.cli.commands.check import check_command
 from penstock.cli.commands.clean import clean_command
+from penstock.cli.commands.connecting.connectors import connectors_command
 from penstock.cli.commands.diff import diff_command
 from penstock.cli.commands.doctor import doctor_command
 from penstock.cli.commands.epochs import epochs_command
@@ -53,6 +54,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "state": state_command,
     "serve": serve_command,
     "diff": diff_command,
+    "connectors": connectors_command,
     "clean": clean_command,
     "doctor": doctor_command,
 }
