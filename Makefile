@@ -16,7 +16,7 @@ WORKERS ?= 3
 BASE  ?= HEAD
 TREE  ?= .
 
-.PHONY: help setup demo test laws coverage check static format bench compare torture torture-reads torture-ops clean
+.PHONY: help setup demo test laws coverage check static format bench compare torture torture-reads torture-ops torture-connectors clean
 
 help:
 	@echo "make demo      run the demonstration"
@@ -30,6 +30,7 @@ help:
 	@echo "make torture   kill a job again and again: KILLS=50 SEED=n"
 	@echo "make torture-reads  kill a job and the server that is asked for its state: KILLS=20 SEED=n"
 	@echo "make torture-ops  break a cluster and its storages under two jobs: FAULTS=30 SEED=n"
+	@echo "make torture-connectors  kill a job between real servers, and the servers: KILLS=30 SEED=n"
 	@echo "make setup     make the virtualenv $(VENV)"
 	@echo "make clean     remove what was made"
 
@@ -100,6 +101,9 @@ torture-reads: $(READY)
 
 torture-ops: $(READY)
 	$(BIN)/python tests/torture/operations/run.py --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
+
+torture-connectors: $(READY)
+	$(BIN)/python tests/torture/connectors/run.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

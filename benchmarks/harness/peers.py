@@ -30,6 +30,8 @@ class Peer:
 BYTEWAX = Peer("bytewax", ("bytewax==0.21.1", "numpy", "pyarrow"))
 # transformWithState in Python needs protobuf, which Penstock does not: the same PySpark, and protobuf beside it.
 SPARK = Peer("spark", ("protobuf>=6.33.5,<7", "pandas>=2.2"), on_top=True)
+# Spark's Kafka connector exists for 4.2 only.
+SPARK_KAFKA = Peer("spark-kafka", ("pyspark==4.2.0", "confluent-kafka==2.16.1"))
 FLINK = Peer("flink", ("apache-flink==2.3.*",))
 
 

@@ -19,7 +19,7 @@ from penstock.compile.in_process import NONE, RunOptions, applied
 from penstock.compile.programs import running
 from penstock.config import JobConfig
 from penstock.connectors.collection.source import CollectionSource
-from penstock.connectors.protocol import Source
+from penstock.connectors.protocol import RejectsRecords, Source
 from penstock.diagnosis.tracebacks import folding
 from penstock.epochs.clock import Clock
 from penstock.epochs.executor import Executor
@@ -28,7 +28,7 @@ from penstock.epochs.setup import Setup
 from penstock.epochs.status_writer import StatusWriter
 from penstock.errors import ConfigError, PlanError, UserCodeError, did_you_mean
 from penstock.ids import StepId
-from penstock.plan.definition import Definition
+from penstock.plan.definition import DEAD_LETTERS, Definition
 from penstock.plan.nodes import Graph, Input
 from penstock.plan.schemas import Known, schema_of
 from penstock.running.driving import Driver
@@ -93,7 +93,8 @@ class StreamEnvironment:
                 hint="for example FileSource(...), GeneratorSource(...) or CollectionSource(...); "
                 "your own has all that penstock.connectors.protocol.Source has",
             )
-        definition = SourceStep(source=source, watermarks=watermarks)
+        sets_aside = isinstance(source, RejectsRecords) and source.on_bad_record == "dead_letter"
+        definition = SourceStep(source=source, watermarks=watermarks, errors="dead_letter" if sets_aside else "fail")
         return DataStream(self, self._add(definition, name=name, label="source", previous_names=previous_names))
 
     def from_collection(
@@ -161,6 +162,7 @@ class StreamEnvironment:
             )
         if not any(isinstance(node.definition, SinkStep) for node in self._graph):
             raise PlanError("the program writes nothing", hint="end a stream with sink_to(...), print() or execute_and_collect()")
+        _check_dead_letters(self._graph)
         heard_by = (_former.value or options.listeners) + ((listener,) if listener is not None else ())
         with _storage_uri(config) as uri:
             storage = open_storage(uri)
@@ -207,6 +209,17 @@ class StreamEnvironment:
             stall_s=to_ms(config.stall_after) / 1000,
             close_s=to_ms(config.stop_within) / 1000,
         )
+
+
+def _check_dead_letters(graph: Graph) -> None:
+    """What a source cannot read is not to vanish."""
+    read = {edge.step for node in graph for edge in node.inputs if edge.tag == DEAD_LETTERS}
+    for node in graph:
+        if isinstance(node.definition, SourceStep) and node.definition.errors == "dead_letter" and node.step not in read:
+            raise PlanError(
+                f"the dead letters of the source {node.step!r} go nowhere",
+                hint='write them somewhere: stream.dead_letters().sink_to(...); or choose on_bad_record="skip"',
+            )
 
 
 class _Listeners:

@@ -14,6 +14,7 @@ import penstock
 from penstock.cli.commands.check import check_command
 from penstock.cli.commands.clean import clean_command
 from penstock.cli.commands.connecting.connectors import connectors_command
+from penstock.cli.commands.connecting.dead_letters import dead_letters_app
 from penstock.cli.commands.diff import diff_command
 from penstock.cli.commands.doctor import doctor_command
 from penstock.cli.commands.epochs import epochs_command
@@ -63,6 +64,9 @@ _RUN_A_PROGRAM = ("run", "explain", "check")
 
 for _name, _function in _COMMANDS.items():
     app.command(_name, cls=ProgramCommand if _name in _RUN_A_PROGRAM else Command)(_function)
+
+
+app.add_typer(dead_letters_app, name="dead-letters")
 
 
 def _show_version(wanted: bool) -> None:

@@ -16,6 +16,14 @@ GENERATOR = Connector("events by number, at a rate", module=_OURS, sources=("Gen
 FILES = Connector(
     "JSON, CSV, Parquet and text, here or in an object store", module=_OURS, sources=("FileSource",), sinks=("FileSink",)
 )
+KAFKA = Connector(
+    "Kafka topics, exactly once by transactions",
+    module="penstock.connectors.kafka",
+    sources=("KafkaSource",),
+    sinks=("KafkaSink",),
+    needs=("confluent_kafka",),
+    extra="penstock[kafka]",
+)
 SPARK = Connector(
     "anything that Spark can read, as DataFrame or stream",
     module="penstock.connectors.spark_feed.source",

@@ -2,6 +2,7 @@
 
 - `source`: `Source`, its `Enumerator` (driver) and its `Reader` (worker).
 - `sink`: `Sink`, its `SinkWriter` (worker) and its `Committer` (driver).
+- `rejected`: what a source cannot read.
 - `rewind`: what a committer may add to take part when a job goes back to an earlier epoch.
 
 A definition (`Source`, `Sink`) is small, frozen and picklable. What a part *must* have is in its protocol; a method with a body
@@ -9,6 +10,7 @@ there does nothing, and a class that inherits from the protocol may leave it out
 (`ReadsInOrder`, `Sweeps`, …), which the engine asks for by `isinstance`: no attribute that is not declared here means anything.
 """
 
+from penstock.connectors.protocol.rejected import Rejected, RejectedRecord, RejectsRecords
 from penstock.connectors.protocol.rewind import Fences, KnowsPlaces, OutputSince, Repairs, RollsBack, TellsPublished
 from penstock.connectors.protocol.sink import (
     Committable,
@@ -65,6 +67,9 @@ __all__ = [
     "PrunesColumns",
     "Reader",
     "ReadsInOrder",
+    "Rejected",
+    "RejectedRecord",
+    "RejectsRecords",
     "Repairs",
     "RollsBack",
     "Sheds",

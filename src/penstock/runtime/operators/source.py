@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from penstock.connectors.protocol import CountsSkipped, KnowsColumns, Reader, Source, Split
+from penstock.connectors.protocol import CountsSkipped, KnowsColumns, Reader, Rejected, Source, Split
 from penstock.errors import PenstockError, SourceError, UserCodeError
 from penstock.functions import Call, CallsFunctions, function_location
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
 from penstock.jobs.source_order import SourceOrder
-from penstock.plan.definition import Definition, Takes
+from penstock.plan.definition import DEAD_LETTERS, Definition, Takes
 from penstock.plan.schema import Schema
-from penstock.records import NO_TIMESTAMP, Batch, Timestamps
+from penstock.records import NO_TIMESTAMP, Batch, Records, Timestamps
 from penstock.runtime.messages import Reached
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.ordering import ShortOfBoundError, Waiting, merged
@@ -93,6 +94,11 @@ class Lane:
             self.finished, self.ended = True, self._ends
             if self._more:
                 raise ShortOfBoundError(self.clock.watermark)
+            return
+        if isinstance(batch, Rejected):  # no time, and no tick: where it is in the split is all that counts
+            self._begins = False
+            self._rows += len(batch)
+            self._operator.reject(batch)
             return
         before = self.clock.state()
         batch = self._operator.timed(self._partition, batch)
@@ -208,6 +214,14 @@ class SourceOperator(Operator):
             self.outputs.emit(whole)
         self._announce(horizon)
 
+    def reject(self, batch: Rejected) -> None:
+        """Records that the reader could not read: to the dead letters."""
+        now = self.services.processing_time
+        letters = [msgspec.structs.replace(letter, step=self.step, rejected_ms=now) for letter in batch.values()]
+        times = [NO_TIMESTAMP if letter.timestamp_ms is None else letter.timestamp_ms for letter in letters]
+        self.dead_letters += len(letters)
+        self.outputs.emit_side(DEAD_LETTERS, Records(letters, np.asarray(times, dtype=np.int64)))
+
     def timed(self, partition: str, batch: Batch) -> Batch:
         """With timestamps."""
         assert self._watermarks is not None
@@ -312,6 +326,9 @@ class SourceOperator(Operator):
             ) from error
 
     def _push(self, partition: str, batch: Batch) -> None:
+        if isinstance(batch, Rejected):
+            self.reject(batch)
+            return
         self.records_in += len(batch)
         watermarks = self._watermarks
         if watermarks is None:
