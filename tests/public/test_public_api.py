@@ -24,6 +24,8 @@ import penstock.cep
 import penstock.changes
 import penstock.config
 import penstock.connectors
+import penstock.connectors.formats
+import penstock.connectors.kafka
 import penstock.contexts
 import penstock.expressions
 import penstock.functions
@@ -51,6 +53,8 @@ MODULES = [
     penstock.changes,
     penstock.timing,
     penstock.connectors,
+    penstock.connectors.kafka,
+    penstock.connectors.formats,
     penstock.config,
     penstock.query,
     penstock.snapshots,

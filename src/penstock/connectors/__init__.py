@@ -11,6 +11,7 @@ from penstock.connectors.files.reading.read_output import Output, read_output
 from penstock.connectors.files.sink import FileSink
 from penstock.connectors.files.source import FileSource
 from penstock.connectors.generator.source import GeneratorSource
+from penstock.connectors.hybrid.source import HybridSource
 from penstock.connectors.printing.sink import PrintSink
 from penstock.connectors.twophase import SqliteSink, TransactionalSink, WriteAheadSink
 
@@ -20,6 +21,7 @@ __all__ = [
     "FileSink",
     "FileSource",
     "GeneratorSource",
+    "HybridSource",
     "Output",
     "PrintSink",
     "SqliteSink",

@@ -16,6 +16,7 @@ GENERATOR = Connector("events by number, at a rate", module=_OURS, sources=("Gen
 FILES = Connector(
     "JSON, CSV, Parquet and text, here or in an object store", module=_OURS, sources=("FileSource",), sinks=("FileSink",)
 )
+HYBRID = Connector("a bounded source, then another: history, then live", module=_OURS, sources=("HybridSource",))
 KAFKA = Connector(
     "Kafka topics, exactly once by transactions",
     module="penstock.connectors.kafka",

@@ -1,0 +1,1 @@
+"""History, then what is live: one source after another, as one. See `source`."""
