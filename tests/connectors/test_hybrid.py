@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ def squared(n: int) -> int:
 @pytest.mark.parametrize("check", SOURCE_CHECKS, ids=lambda check: check.__name__)
 def test_contract(check: SourceCheck, tmp_path: Path) -> None:
     source = HybridSource(CollectionSource(["a", "b", "c"], partitions=2), GeneratorSource(squared, count=5, partitions=1))
-    expected = {"0:0": ["a"], "0:1": ["b", "c"], "1:0": [0, 1, 4, 9, 16]}
+    expected: dict[str, list[Any]] = {"0:0": ["a"], "0:1": ["b", "c"], "1:0": [0, 1, 4, 9, 16]}
     check(SourceCase(source=source, storage=LocalStorage(tmp_path), expected=expected))
 
 
