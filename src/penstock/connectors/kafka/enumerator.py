@@ -34,7 +34,9 @@ _AGAIN_MS = 1000
 """How long to wait before a cluster that did not answer is asked again."""
 
 _LOOK_MS = 5
-"""How long to wait before asking for more where there is nothing to read."""
+"""How long to wait before asking for more where there is nothing to read: at first, then longer and longer."""
+
+_MOST_DOUBLED = 4
 
 _COMMIT_MS = 1000
 _BURST_S = 1.0
@@ -50,8 +52,9 @@ class KafkaEnumerator(Enumerator):
         self._looked_ms: int | None = None
         self._began: KafkaPosition | None = None
         """Where reading begins, as long as nothing is committed: asked again, that must not move."""
-        self._asked_from: Position = None
-        self._repeated = False
+        self._given_from: Position = None
+        self._quiet = 0
+        """How often in a row there was nothing to read."""
         self._away = False
         self._lag = 0
         self._tokens = _BURST_S * (source.rate or 0)
@@ -113,18 +116,17 @@ class KafkaEnumerator(Enumerator):
 
     def _plan(self, position: Position, limits: Limits, now_ms: int) -> Planned:
         self._tell_group(now_ms=now_ms)
-        self._repeated = position == self._asked_from and position is not None
-        self._asked_from = position
+        repeated = position is not None and position == self._given_from  # what was given from there was not read
         at = self._resume(position, now_ms)
         places = _places(at)
         ends = self._cluster.latest(places)
-        if self._looked_ms == now_ms or self._repeated:
+        if self._looked_ms == now_ms or repeated:
             at = self._checked(at, ends)
         stops = {(name, i): stop for name, topic in at.topics.items() for i, stop in enumerate(topic.stop or ())}
         until = {place: min(ends[place], stops[place]) if place in stops else ends[place] for place in places}
         left = {(name, i): until[name, i] - offset for name, topic in at.topics.items() for i, offset in enumerate(topic.next)}
-        allowed = self._allowed(limits, now_ms)
-        shares = _shared({place: n for place, n in left.items() if n > 0 and _name(place) not in limits.full}, allowed)
+        wanting = {place: n for place, n in left.items() if n > 0 and _name(place) not in limits.full}
+        shares = _shared(wanting, self._allowed(limits, len(wanting), now_ms))
         self._tokens -= sum(shares.values())
         splits, topics = [], {}
         for name, topic in at.topics.items():
@@ -139,7 +141,9 @@ class KafkaEnumerator(Enumerator):
         after = KafkaPosition(topics)
         more = [place for place, n in left.items() if n > shares.get(place, 0)]
         self._lag = sum(max(0, ends[place] - offset) for place, offset in _nexts(after).items())
-        ended = self._source.bounded and not more and bool(places)
+        ended = self._source.bounded and not more
+        self._given_from = position if splits else None
+        self._quiet = 0 if splits else self._quiet + 1
         return Planned(
             splits=splits,
             position=written(after),
@@ -164,8 +168,9 @@ class KafkaEnumerator(Enumerator):
             for first in range(start, stop, size)
         ]
 
-    def _allowed(self, limits: Limits, now_ms: int) -> int:
-        allowed = max(1, min(limits.records, limits.bytes // self._source.record_bytes))
+    def _allowed(self, limits: Limits, wanting: int, now_ms: int) -> int:
+        """How many messages: where partitions are read side by side in event time, every one of them must get some."""
+        allowed = max(wanting if self._in_pieces else 1, min(limits.records, limits.bytes // self._source.record_bytes))
         rate = self._source.rate
         if rate is None:
             return allowed
@@ -177,7 +182,7 @@ class KafkaEnumerator(Enumerator):
     def _wake_ms(self, more: bool, now_ms: int) -> int | None:
         if more and self._source.rate is not None:
             return now_ms + max(1, round(1000 / self._source.rate))
-        return now_ms + _LOOK_MS
+        return now_ms + _LOOK_MS * (1 << min(_MOST_DOUBLED, self._quiet - 1))
 
     # --- where it is -------------------------------------------------------------------------------------------------------
 
