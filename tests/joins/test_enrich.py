@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import DataStream, FileSource, StreamEnvironment
+from penstock import CollectSink, DataStream, EpochRecord, FileSource, StreamEnvironment
 from penstock.epochs.planning.tables import TableKeeper
 from penstock.errors import PlanError
+from penstock.jobs.requests import LOOK_EVERY_S, ask, wait_for_answer
 from penstock.jobs.source_order import TableVersion
 from penstock.joins.static.index import TableIndex
+from penstock.snapshots import replay
 from penstock.storage import LocalStorage
 from penstock.testing import run_inline
 
@@ -172,3 +175,34 @@ def test_a_request_is_for_steps_with_tables(tmp_path: Path) -> None:
     keeper = TableKeeper(Job(), 1, LocalStorage(str(tmp_path)))  # type: ignore[arg-type]
     assert keeper.ask(None) == (False, "no step has a table")
     assert keeper.versions({"x": TableVersion(1, "tables/a", "d", 1, 0)}, 0) == {}
+
+
+def test_a_running_job_loads_its_table_when_asked(tmp_path: Path) -> None:
+    table = Changing()
+    env = StreamEnvironment("visits", executor="inline", parallelism=1, storage=str(tmp_path))
+    rows = env.from_collection([{"who": 2, "n": n} for n in range(12)], name="visits")
+    sink = CollectSink()
+    rows.enrich(table, on={"who": "id"}, name="enrich").sink_to(sink)
+    storage = LocalStorage(str(tmp_path))
+    asked: list[str] = []
+
+    def ask_once(record: EpochRecord) -> None:
+        if record.records_in and not asked:
+            asked.append(ask(storage, "refresh", step="enrich"))
+            asked.append(ask(storage, "refresh", step="visits"))
+        time.sleep(LOOK_EVERY_S)
+
+    env.execute(listener=ask_once, max_records_per_epoch=1, first_records_per_epoch=1)
+    names = [row["name"] for row in sink.results()]
+    assert set(names) == {"version 1", "version 2"}
+    assert names == sorted(names)
+    answers = [wait_for_answer(storage, identity, 0) for identity in asked]
+    assert [answer is not None and answer.ok for answer in answers] == [True, False]
+
+
+def test_an_epoch_is_replayed_with_the_table_that_it_used(tmp_path: Path) -> None:
+    env = StreamEnvironment("visits", executor="inline", parallelism=1, storage=str(tmp_path), keep=20)
+    rows = env.from_collection([{"who": 2, "n": n} for n in range(6)], name="visits")
+    rows.enrich(Changing(), on={"who": "id"}, refresh=timedelta(0), name="enrich").sink_to(CollectSink(), name="out")
+    env.execute(max_records_per_epoch=1, first_records_per_epoch=1)
+    assert all(replay(str(tmp_path), epoch, step="enrich", env=env).reproduced for epoch in range(2, 7))

@@ -101,8 +101,8 @@ def windows_of(kind: str, came: list[Came]) -> Iterator[tuple[int, Any, list[Cam
 WINDOWS = {"tumbling": TumblingWindows(ms(10)), "sliding": SlidingWindows(ms(10), ms(5)), "session": SessionWindows(ms(6))}
 
 
-@given(sides(20), sides(20), st.sampled_from(sorted(WINDOWS)), st.sampled_from([*HOWS, "co-group"]), st.data())
-def test_window_joins(left: Rows, right: Rows, kind: str, how: str, data: st.DataObject) -> None:
+@given(sides(20), sides(20), st.sampled_from(sorted(WINDOWS)), st.sampled_from([*HOWS, "co-group"]), st.booleans(), st.data())
+def test_window_joins(left: Rows, right: Rows, kind: str, how: str, columnar: bool, data: st.DataObject) -> None:
     slack = 100 if kind == "session" else data.draw(st.integers(0, 12))  # of sessions nothing is late
 
     def make(env: StreamEnvironment) -> DataStream[Any]:
@@ -110,8 +110,11 @@ def test_window_joins(left: Rows, right: Rows, kind: str, how: str, data: st.Dat
         if how == "co-group":
             return a.co_group(b).window(WINDOWS[kind]).apply(in_one_order, name="join").process(WithTime())
         joined: Any = a.join(b).window(WINDOWS[kind])
-        made: DataStream[Any] = (joined if how == "inner" else getattr(joined, how)()).apply(pair, name="join")
-        return made.process(WithTime())
+        joined = joined if how == "inner" else getattr(joined, how)()
+        columns = [{name: f"{side}{name}" for name in "ktv"} for side in "lr"]
+        made = joined.select(left=columns[0], right=columns[1], name="join") if columnar else joined.apply(pair, name="join")
+        timed: DataStream[Any] = (made.map(taken_apart) if columnar else made).process(WithTime())
+        return timed
 
     want: list[Any] = []
     for end, _, there in windows_of(kind, in_order(left, right, slack)):
@@ -132,9 +135,10 @@ def test_late_records_of_windows_are_side_outputs() -> None:
     rows = [{"k": 1, "t": 100, "v": 0}, {"k": 1, "t": 5, "v": 1}]
     tags: list[OutputTag[Any]] = [OutputTag("left"), OutputTag("right")]
     joined = keyed(env, rows, "left", 0).join(keyed(env, rows, "right", 0)).window(TumblingWindows(ms(10)))
-    made = joined.late(left=tags[0], right=tags[1]).apply(pair, name="join")
-    late = made.side_output(tags[0]).map(lambda row: ("l", row)).union(made.side_output(tags[1]).map(lambda row: ("r", row)))
-    assert sorted(run_inline(late), key=repr) == [("l", rows[1]), ("r", rows[1])]
+    joined = joined.late(left=tags[0], right=tags[1])
+    for made in (joined.apply(pair, name="records"), joined.select(left=["v"], right={"v": "w"}, name="columns")):
+        late = made.side_output(tags[0]).map(lambda row: ("l", row)).union(made.side_output(tags[1]).map(lambda row: ("r", row)))
+        assert sorted(run_inline(late), key=repr) == [("l", rows[1]), ("r", rows[1])]
 
 
 # --- versions --------------------------------------------------------------------------------------------------------------

@@ -19,10 +19,11 @@ from penstock.joins.spec import JoinKind
 from penstock.joins.temporal.record import TemporalJoinFunction
 from penstock.joins.temporal.step import ColumnarTemporalJoin
 from penstock.joins.window.record import CoGroup, KeyOfSide, OfSide, WindowJoinFunction, record_of
+from penstock.joins.window.step import ColumnarWindowJoin, why_not_over_columns
 from penstock.plan.definition import ErrorPolicy
 from penstock.plan.schema import Schema
 from penstock.timing.durations import Duration
-from penstock.windows.assigners import WindowAssigner
+from penstock.windows.assigners import AlignedWindows, WindowAssigner
 from penstock.windows.evictors import Evictor
 from penstock.windows.functions import WindowFunction
 from penstock.windows.lower import spec_of, window_step
@@ -346,6 +347,30 @@ class WindowJoin(JoinEnds[L, R]):
     def late(self, *, left: OutputTag[Any] | None = None, right: OutputTag[Any] | None = None) -> WindowJoin[L, R]:
         """Side outputs of the late records of either side; without one they are dropped. All are counted."""
         return WindowJoin(self._streams, self._windows, self._how, check_tags(left, right))
+
+    def select(
+        self,
+        left: Columns | None = None,
+        right: Columns | None = None,
+        *,
+        types: Types = (None, None),
+        columnar: bool = True,
+        name: str | None = None,
+        previous_names: Sequence[str] = (),
+    ) -> DataStream[dict[str, Any]]:
+        """Columns of both sides: lists of names, or dicts from names to new names; without any, all columns of both.
+
+        In tumbling and sliding windows without trigger, evictor and lateness records stay columns, and are matched in bulk;
+        `columnar=False` joins record by record, which gives the same.
+        """
+        assigner, trigger, evictor, lateness = self._windows
+        plain = trigger is None and evictor is None and not lateness
+        if not columnar or why_not_over_columns(assigner, plain=plain) is not None:
+            return super().select(left, right, types=types, name=name, previous_names=previous_names)
+        assert isinstance(assigner, AlignedWindows)
+        columns = self._streams.columns(left, right)
+        definition = ColumnarWindowJoin(assigner=assigner, columns=columns, how=self._how, late=self._late, **self._streams.keys)
+        return self._streams.then(definition, name, "window_join", previous_names)
 
     def _made(
         self,
