@@ -4,6 +4,8 @@
   seconds apart: about 330k. The peer is Spark's stream–stream join, with the state store that is faster for it.
 - static: 2M events, each with the row of its key from a table of 100k rows, if there is one (left outer). The peer is Spark's
   stream–static join with a broadcast hint.
+- async: 20,000 calls of 10 ms to another system, 100 at once: the time over the ideal of 2 s, by `async_io.py`. There is no peer.
+
 `--events` makes all of it smaller, keys too.
 
 Timed, for each, is from the first read to the last output committed, without start-up, after the same job over a small input
@@ -88,6 +90,10 @@ CASES: dict[str, Case] = {
 """Each case is here, by name; its ratio is `<name>_spark`, Penstock's rate over that of the fastest peer."""
 
 
+ASYNC = "async"
+CALLS = 20_000
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """A contender and what it works on."""
@@ -138,14 +144,14 @@ def read_tables(paths: Sequence[Path]) -> pa.Table:
 def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--events", type=int, default=2_000_000, help="of each case; keys in proportion")
-    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--cases", nargs="+", choices=[*CASES, ASYNC], default=[*CASES, ASYNC])
     parser.add_argument("--only", nargs="+", choices=("penstock", *STORES), default=["penstock", *STORES])
     parser.add_argument("--runs", type=int, default=1, help="runs of each contender; the median counts")
     arguments = parser.parse_args()
 
     report = Report("joins")
     rows: list[list[str]] = []
-    for case in (CASES[name] for name in arguments.cases):
+    for case in (CASES[name] for name in arguments.cases if name in CASES):
         scale = arguments.events / 2_000_000
         data, warm = case.make(scale), case.make(scale * case.warm)
         rows += [
@@ -154,8 +160,26 @@ def main() -> int:
         peers = [rate for peer in case.contenders[1:] if (rate := report.rates.get(f"{case.name}_{peer.replace('-', '_')}"))]
         if len(peers) == len(case.contenders) - 1:
             report.ratio(f"{case.name}_spark", report.rates.get(f"{case.name}_penstock"), max(peers))
+    if ASYNC in arguments.cases and "penstock" in arguments.only:
+        rows.append(run_async(round(CALLS * arguments.events / 2_000_000), arguments.runs, report))
     columns = ["case", "contender", "keys", "events", "results", "seconds", "events/s"]
     return report.finish(table_of(f"joins, {PROCESSES} processes", columns, rows), arguments.json)
+
+
+def run_async(calls: int, runs: int, report: Report) -> list[str]:
+    """Asks, and enters the median of the times over the ideal; answers and how many were under way are checked there."""
+    try:
+        parameters = {"calls": max(100, calls), "runs": max(3, runs)}
+        found = run_contender(
+            "harness.penstock_async", parameters, fresh_folder("joins", ASYNC), label=ASYNC, timeout=TIMEOUT_SECONDS
+        )
+    except ContenderError as error:
+        say(f"{ASYNC}: FAILED: {error}")
+        report.problems.append(f"{ASYNC}: {error}")
+        return [ASYNC, "penstock", "", f"{calls:,}", "", "", "failed"]
+    report.ratios[ASYNC] = round(found["async"], 3)
+    report.details[ASYNC] = found
+    return [ASYNC, "penstock", "", f"{calls:,}", f"{calls:,}", f"{found['seconds']:.2f}", f"{calls / found['seconds']:,.0f}"]
 
 
 def run_median(task: Task, runs: int, report: Report) -> list[str]:

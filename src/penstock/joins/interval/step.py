@@ -63,7 +63,7 @@ class ColumnarIntervalJoin(Definition):
         return "; ".join(
             (
                 "interval join",
-                "left" if side == LEFT else "right",
+                ("left" if side == LEFT else "right") + (", outer" if self.spec.outer(side) else ""),
                 f"kept for {self.spec.keep_ms(side)} ms",
                 f"stretches of {self.stretch_ms} ms",
                 "all columns" if columns is None else ", ".join(columns),
