@@ -162,10 +162,12 @@ def test_what_cannot_be_joined_is_refused() -> None:
         left.key_by("k", key_type=int).interval_join(right.key_by("k")).between(-1, 1).select(left=["v"])
 
 
-def test_changed_bounds_are_refused() -> None:
+@pytest.mark.parametrize("columnar", [True, False])
+def test_changed_bounds_are_refused(columnar: bool) -> None:
     def job(env: StreamEnvironment, upper: int) -> DataStream[Any]:
         left, right = stream(env, ROWS, "left").key_by("k"), stream(env, ROWS, "right").key_by("k")
-        return left.interval_join(right).between(0, ms(upper)).select(left=["v"], right={"v": "w"}, name="join")
+        near = left.interval_join(right).between(0, ms(upper))
+        return near.select(left=["v"], right={"v": "w"}, columnar=columnar, name="join")
 
     with tempfile.TemporaryDirectory() as storage:
         env = StreamEnvironment("joins", max_records_per_epoch=10, first_records_per_epoch=10)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from penstock.changes import APPENDS, Changes
 from penstock.functions import Call
 from penstock.ids import StepId
 from penstock.joins.results import ResultOutputs
+from penstock.plan.definition import StateDeclaration
 from penstock.plan.schema import Schema
 from penstock.records import Records, carried
 from penstock.runtime.frames import Keyed
@@ -39,9 +40,17 @@ class Body(Protocol):
     def describe(self) -> dict[str, str]: ...
 
 
+class KeptBody(Body, Protocol):
+    """A function of two streams."""
+
+    def kept(self) -> dict[str, str]:
+        """By state, of what join it is, where that may not change."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinProcess(KeyedCoProcess):
-    """A join of two streams by a keyed function, a `Body`."""
+    """A join of two streams by a keyed function, a `KeptBody`."""
 
     is_join: ClassVar[bool] = True
     schema_of: Callable[[tuple[Schema | None, ...]], Schema | None] | None = None
@@ -62,6 +71,10 @@ class JoinProcess(KeyedCoProcess):
 
     def calls(self) -> tuple[Call, ...]:
         return *self.body.function_calls(), *state_calls(self.body)
+
+    def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
+        kept: dict[str, str] = self.body.kept()
+        return tuple(replace(state, what=kept.get(state.name, "")) for state in KeyedCoProcess.states(self, step))
 
     def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
         return None if self.schema_of is None else self.schema_of(inputs)

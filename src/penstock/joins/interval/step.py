@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from penstock.functions import Call
@@ -105,6 +105,16 @@ class RecordIntervalJoin(KeyedCoProcess):
     def calls(self) -> tuple[Call, ...]:
         assert isinstance(self.body, IntervalJoinFunction)
         return *self.body.function_calls(), *state_calls(self.body)
+
+    def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
+        """What is kept of rows that have met depends on which sides are outer."""
+        assert isinstance(self.body, IntervalJoinFunction)
+        spec = self.body.spec
+        kept = {
+            name: f"interval join; {name}{', outer' if spec.outer(side) else ''}; kept for {spec.keep_ms(side)} ms"
+            for side, name in ((LEFT, "left"), (RIGHT, "right"))
+        }
+        return tuple(replace(state, what=kept.get(state.name, "")) for state in KeyedCoProcess.states(self, step))
 
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         operator = KeyedProcessOperator(step, services, inputs, self)

@@ -64,6 +64,10 @@ class RegularJoinFunction(KeyedCoProcessFunction[Any, Any, Any, Result]):
             return APPENDS.union(*inputs)
         return APPENDS.union({RowKind.DELETE}, *inputs)
 
+    def kept(self) -> dict[str, str]:
+        """How many partners a row has is counted for some joins only."""
+        return dict.fromkeys(("left", "right"), f"join; {self.how}")
+
     def describe(self) -> dict[str, str]:
         kept = "for ever" if self.ttl is None else f"for {self.ttl.ms} ms of {self.ttl.time} time"
         return {"join": f"{self.how}, of all records of a key", "kept": f"rows of both sides, {kept}"}

@@ -62,6 +62,9 @@ class TemporalJoinFunction(KeyedCoProcessFunction[Any, Any, Any, Result]):
     def emits(self, inputs: tuple[Changes, ...]) -> Changes:
         return APPENDS
 
+    def kept(self) -> dict[str, str]:
+        return {}
+
     def describe(self) -> dict[str, str]:
         return described(self.keeps, self.late)
 
