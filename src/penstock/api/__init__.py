@@ -13,13 +13,14 @@ from penstock.api.connected import (
 )
 from penstock.api.environment import StreamEnvironment
 from penstock.api.job import Job
-from penstock.api.joined import CoGrouped, Join, TemporalJoin, WindowedCoGroup, WindowJoin
+from penstock.api.joined import Join, TemporalJoin
 from penstock.api.joining import IntervalJoin
 from penstock.api.keyed import KeyedStream
 from penstock.api.loop import Loop
 from penstock.api.patterns import PatternStream
 from penstock.api.stream import DataStream, SplitStream
 from penstock.api.windowed import WindowedStream
+from penstock.api.windowed_joins import CoGrouped, WindowedCoGroup, WindowJoin
 from penstock.epochs.history import EpochRecord, JobResult
 from penstock.runtime.operators.operator import DeadLetter
 

@@ -12,11 +12,12 @@ from penstock.api.connected import (
     KeyedConnectedStreams,
     connected,
 )
-from penstock.api.joined import CoGrouped, Join, TemporalJoin
+from penstock.api.joined import Join, TemporalJoin
 from penstock.api.joining import IntervalJoin, TwoStreams
 from penstock.api.patterns import PatternStream, pattern_stream
 from penstock.api.stream import DataStream
 from penstock.api.windowed import WindowedStream, windowed
+from penstock.api.windowed_joins import CoGrouped
 from penstock.cep.pattern import Pattern
 from penstock.cep.step import TimeDomain, WhenFull
 from penstock.errors import PlanError
