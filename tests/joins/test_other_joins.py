@@ -189,6 +189,28 @@ def test_a_version_can_end() -> None:
         assert found == [(1, 10), (4, 10), (5, 20), (8, 20), (9, None), (12, None)]
 
 
+@given(sides(20), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.booleans()), max_size=20), st.booleans(), st.data())
+def test_versions_that_end(left: Rows, given_: list[tuple[int, int, bool]], columnar: bool, data: st.DataObject) -> None:
+    versions, now = [], 0
+    for number, (key, step, ends) in enumerate(given_):
+        now += step
+        versions.append({"k": key, "t": now, "v": number, "op": "-D" if ends else "+U"})
+
+    def make(env: StreamEnvironment) -> DataStream[Any]:
+        watermarks: Watermarks[Any] = Watermarks.bounded(slack=ms(50), timestamp="t")
+        rows = env.from_collection(versions, watermarks=watermarks, name="versions").as_changes("op").key_by("k")
+        joined = keyed(env, left, "left", 50).temporal_join(rows).left()
+        return joined.select(left={"k": "k", "t": "t", "v": "l"}, right={"v": "r"}, columnar=columnar, name="join")
+
+    want = []
+    for row in left:
+        known = [one for one in versions if one["k"] == row["k"] and one["t"] <= row["t"]]
+        last = max(known, key=lambda one: (one["t"], one["v"])) if known else None
+        version = None if last is None or last["op"] == "-D" else last["v"]
+        want.append({"k": row["k"], "t": row["t"], "l": row["v"], "r": version})
+    assert counted(run(make, data)) == counted(want)
+
+
 # --- whole streams ---------------------------------------------------------------------------------------------------------
 
 

@@ -152,7 +152,7 @@ def _rows_by_key(entries: GroupedEntries, info: StateInfo, watermark: Millisecon
         index = KeyIndex(key_codec(None))
         rows, _ = load_rows([value for _, _, values in pieces for value in values], index, info.what, info.step)
         if VERSIONS in info.what:
-            rows = needed_versions(rows, watermark)
+            rows = needed_versions(rows, watermark, all_there_are=True)
         if kept is not None:
             rows = rows.take(np.maximum(rows.times + int(kept[1]), rows.ticks + 1) > watermark)
         found: dict[bytes, list[Any]] = {}

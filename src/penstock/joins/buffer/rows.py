@@ -57,8 +57,11 @@ def one_rows(parts: Sequence[Rows], step: str) -> Rows:
     )
 
 
-def needed_versions(rows: Rows, watermark: Milliseconds) -> Rows:
-    """Of rows that are versions (`met`: it ends there), those that records can still meet: later ones, and the newest before."""
+def needed_versions(rows: Rows, watermark: Milliseconds, *, all_there_are: bool = False) -> Rows:
+    """Of rows that are versions (`met`: it ends there), those that records can still meet: later ones, and the newest before.
+
+    That a row has ended can be forgotten only where all there are of its key are seen: an older version may be elsewhere.
+    """
     past = np.flatnonzero(rows.times <= watermark)
     if not len(past):
         return rows
@@ -66,5 +69,5 @@ def needed_versions(rows: Rows, watermark: Milliseconds) -> Rows:
     keys = rows.keys[order]
     newest = order[np.append(keys[1:] != keys[:-1], True)]
     keep = rows.times > watermark
-    keep[newest[~rows.met[newest]]] = True
+    keep[newest[~rows.met[newest]] if all_there_are else newest] = True
     return rows if keep.all() else rows.take(keep)

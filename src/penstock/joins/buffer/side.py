@@ -267,6 +267,8 @@ class SideBuffer:
             out[key] = None
             rows = one_rows([load_rows([held], self._index, self._what, self._step)[0], rows], self._step)
             rows = self._prune(rows, self.watermark)
+            if not len(rows):
+                return
         out[key] = dump_rows(rows, self._index, self._what)
 
     def close(self) -> None:

@@ -2,7 +2,8 @@
 
 Laws:
 - Results are those of the record path, in the same order.
-- Of the versions of a key those are kept that are later than the watermark, and the newest of the others, unless it ends the row.
+- Of the versions of a key those are kept that are later than the watermark, and the newest of the others, even if it ends the
+  row.
 - A version whose timestamp is its tick comes when records of that time may have been joined: a round is cut there.
 """
 
