@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from penstock.connectors.append_log.segment import is_of_a_log
 from penstock.connectors.files.writing.names import DATA, OWNER, PUBLISHED, entry_sequence, part_attempt
 from penstock.connectors.staging.rows import staged_attempt
 from penstock.jobs import paths
@@ -33,7 +34,9 @@ def _known(storage: Storage) -> Callable[[str], bool] | None:
 
 
 def _of_a_connector(path: str) -> bool:
-    return staged_attempt(path) is not None or _OF_A_SINK.fullmatch(path) is not None or _OF_A_FEED.fullmatch(path) is not None
+    if staged_attempt(path) is not None or is_of_a_log(path):
+        return True
+    return _OF_A_SINK.fullmatch(path) is not None or _OF_A_FEED.fullmatch(path) is not None
 
 
 def _of_a_file_sink(path: str) -> bool:

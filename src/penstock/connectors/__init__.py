@@ -5,6 +5,8 @@ Definitions are small, frozen and picklable; enumerators and committers live on 
 Systems share `formats/` and `staging/`, never import each other's packages, and know nothing of the engine.
 """
 
+from penstock.connectors.append_log.log import AppendLog
+from penstock.connectors.append_log.source import AppendLogSource
 from penstock.connectors.collecting.sink import CollectSink
 from penstock.connectors.collection.source import CollectionSource
 from penstock.connectors.files.reading.read_output import Output, read_output
@@ -16,6 +18,8 @@ from penstock.connectors.printing.sink import PrintSink
 from penstock.connectors.twophase import SqliteSink, TransactionalSink, WriteAheadSink
 
 __all__ = [
+    "AppendLog",
+    "AppendLogSource",
     "CollectSink",
     "CollectionSource",
     "FileSink",

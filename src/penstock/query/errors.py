@@ -36,6 +36,13 @@ class UnknownStateError(QueryError, LookupError):
     status = 404
 
 
+class UnknownSourceError(QueryError, LookupError):
+    """The job has no such source, or not one that is appended to."""
+
+    code = "unknown_source"
+    status = 404
+
+
 class UnknownKeyError(QueryError, LookupError):
     """Nothing is kept for the key."""
 

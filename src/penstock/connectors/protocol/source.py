@@ -202,6 +202,15 @@ class KnowsIdle(Protocol):
 
 
 @runtime_checkable
+class RemovesInput(Protocol):
+    """An enumerator that removes input that has been read."""
+
+    def unread(self, splits: Sequence[Split]) -> None:
+        """Called before `committed`: what was planned up to its position and has not been read. It has to stay."""
+        ...
+
+
+@runtime_checkable
 class Sheds(Protocol):
     """An enumerator that can skip input when an at-most-once job is overloaded."""
 

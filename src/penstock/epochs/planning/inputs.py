@@ -22,6 +22,7 @@ from penstock.connectors.protocol import (
     Limits,
     Planned,
     Position,
+    RemovesInput,
     Sheds,
     SourceContext,
     Split,
@@ -165,7 +166,10 @@ class SourceInput:
         return plan.nothing_left if reached is None else reached
 
     def committed(self, state: SourceState, epoch: Epoch) -> None:
-        self.enumerator.committed(state.position, epoch)
+        enumerator = self.enumerator
+        if isinstance(enumerator, RemovesInput):
+            enumerator.unread([split for splits in state.rest.values() for split in splits])
+        enumerator.committed(state.position, epoch)
 
     def close(self) -> None:
         if self._enumerator is not None:

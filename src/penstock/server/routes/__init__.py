@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from penstock.server.endpoints import Endpoint
-from penstock.server.routes import control, jobs, keys, subscriptions
+from penstock.server.routes import control, jobs, keys, sources, subscriptions
 
-ENDPOINTS: tuple[Endpoint, ...] = (*jobs.ENDPOINTS, *keys.ENDPOINTS, *control.ENDPOINTS, *subscriptions.ENDPOINTS)
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *jobs.ENDPOINTS,
+    *keys.ENDPOINTS,
+    *control.ENDPOINTS,
+    *subscriptions.ENDPOINTS,
+    *sources.ENDPOINTS,
+)

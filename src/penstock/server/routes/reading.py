@@ -9,15 +9,24 @@ import msgspec
 from penstock.ids import Epoch
 from penstock.query.errors import BadRequestError
 from penstock.query.reading import Reading
+from penstock.server.appending import reading_after
 from penstock.server.endpoints import Answer, Call, Parameter
 from penstock.server.served_jobs import LONGEST_WAIT_S, ServedJob
 
 AT = Parameter(name="at", kind="integer", about="Read this epoch, if it is kept.")
 LEAST = Parameter(name="least", kind="integer", about="Read this epoch or a later one; wait for it.")
 WAIT = Parameter(
-    name="wait", kind="number", most=LONGEST_WAIT_S, about="With least: wait so many seconds at most; 10 if it is not given."
+    name="wait",
+    kind="number",
+    most=LONGEST_WAIT_S,
+    about="With least or position: wait so many seconds at most; 10 if it is not given.",
 )
-CONSISTENCY = (AT, LEAST, WAIT)
+POSITION = Parameter(
+    name="position",
+    longest=1000,
+    about="Read an epoch that has read what was appended at this position, or a later one; wait for it.",
+)
+CONSISTENCY = (AT, LEAST, POSITION, WAIT)
 
 DEFAULT_WAIT_S = 10.0
 
@@ -35,14 +44,15 @@ async def reading_for(
 ) -> tuple[ServedJob, Reading]:
     """The job of a call, and its state at the epoch that its query asks for, or what is given here; to be closed."""
     job = call.jobs[call.path["job"]]
-    at, least = call.query.get("at", at), call.query.get("least", least)
-    if at is not None and least is not None:
-        raise BadRequestError("at= and least= were given together", hint="give one of them")
+    at, least, position = call.query.get("at", at), call.query.get("least", least), call.query.get("position")
+    if sum(one is not None for one in (at, least, position)) > 1:
+        raise BadRequestError("more than one of at=, least= and position= were given", hint="give one of them")
     wait_s = call.query.get("wait", wait)
+    wait_s = DEFAULT_WAIT_S if wait_s is None else wait_s
+    if position is not None:
+        return job, await reading_after(job, position, wait_s)
     return job, await job.reading(
-        at=None if at is None else Epoch(at),
-        least=None if least is None else Epoch(least),
-        wait_s=DEFAULT_WAIT_S if wait_s is None else wait_s,
+        at=None if at is None else Epoch(at), least=None if least is None else Epoch(least), wait_s=wait_s
     )
 
 
