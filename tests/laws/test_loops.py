@@ -19,8 +19,8 @@ from tests.laws.ordered_programs import _Dies, _Stopped
 from tests.laws.scoped_steps import environment
 from tests.laws.test_scopes import interrupted
 
-edges = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12)
-cuts = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 5), st.integers(3, 12)), min_size=1, max_size=2)
+edges = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=10)
+cuts = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(4, 12)), min_size=1, max_size=1)
 """Of each run of a job its parallelism, after how many epochs it dies, and how many records of an epoch at most."""
 
 CHAIN: list[Edge] = [(node, node + 1) for node in range(12)]
