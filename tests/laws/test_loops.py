@@ -61,7 +61,7 @@ def test_a_job_dies_with_records_in_the_loop(tmp_path: Path) -> None:
     env = environment(3, storage=str(tmp_path / "job"), max_records_per_epoch=3)
     reachability(env, CHAIN, turns=1).print()
     with pytest.raises(_Stopped):
-        env.execute(executor=_Dies(6))
+        env.execute(executor=_Dies(4))
     head = find_head(open_storage(str(tmp_path / "job")), fall_back=False, whole=None).manifest
     assert head is not None
     assert head.loops["spread"].records > 0

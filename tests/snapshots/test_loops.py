@@ -29,7 +29,7 @@ def program(folder: Path, parallelism: int = 2, **settings: Any) -> StreamEnviro
 def interrupted(tmp_path: Path) -> Path:
     """A job that died with records in its loop."""
     with pytest.raises(_Stopped):
-        program(tmp_path / "first").execute(executor=_Dies(6))
+        program(tmp_path / "first").execute(executor=_Dies(3))
     return tmp_path / "first"
 
 
@@ -40,7 +40,7 @@ def nodes(*folders: Path) -> list[int]:
 def test_every_epoch_is_reproduced(tmp_path: Path) -> None:
     program(tmp_path).execute()
     epochs = snapshots.replayable(open_storage(tmp_path / "job"))
-    assert len(epochs) > 10
+    assert max(one.inputs[0].laps for one in epochs) > 1
     for one in epochs:
         replayed = snapshots.replay(tmp_path / "job", one.epoch, env=program(tmp_path))
         assert replayed.reproduced, replayed.verdict

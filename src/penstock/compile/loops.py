@@ -82,10 +82,19 @@ def plan_loops(
             begins=levels[loop.head],
             ends=levels[loop.tail],
             store=first_store + number,
-            ways=_straight(list(graph), loop, levels, made),
+            ways=(ways := _straight(list(graph), loop, levels, made)),
+            laps=ways is not None and _can_lap(graph, loop, levels),
         )
         for number, loop in enumerate(loops)
     )
+
+
+def _can_lap(graph: Graph, loop: Loop, levels: Mapping[StepId, int]) -> bool:
+    """May the stage of the tail be run several times in an epoch? Not with state that is not kept by key, which counts epochs, or
+    compares copies; nor if another loop begins or ends there."""
+    here = [node for node in graph if levels[node.step] == levels[loop.tail]]
+    alone = not any(isinstance(node.definition, LoopHead | LoopTail) for node in here if node.step != loop.tail)
+    return alone and all(state.scope == "keyed" for node in here for state in node.states())
 
 
 def _straight(nodes: list[Node], loop: Loop, levels: Mapping[StepId, int], channels: list[Channel]) -> tuple[int, ...] | None:

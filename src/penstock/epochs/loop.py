@@ -273,7 +273,7 @@ class EpochLoop:
                 return
             driven.warn(reports)
             fail_point("epoch:ran")
-            check_reports(driven.job, reports)
+            check_reports(driven.job, reports, order.laps)
         except PenstockError:
             driven.abort(order.epoch, reports)
             raise

@@ -41,17 +41,18 @@ class InlineExecutor:
         job = self._job
         assert job is not None
         frames: list[list[bytes]] | None = None
-        for stage in range(len(job.running) - 1):
+        *chain, last = job.chain(order.laps)
+        for stage, lap in chain:
             sent: list[list[bytes]] = [[] for _ in range(job.parallelism)]
             for partition in range(job.parallelism):
                 for target, frame in self._guard(
-                    self._task(order, stage, partition).frames, None if frames is None else frames[partition]
+                    self._task(order, stage, partition, lap).frames, None if frames is None else frames[partition]
                 ):
                     sent[target].append(frame)
             frames = sent
         reports: list[TaskReport] = []
         for partition in range(job.parallelism):
-            task = self._task(order, len(job.running) - 1, partition)
+            task = self._task(order, last[0], partition, last[1])
             try:
                 reports += decode_reports(task.report(None if frames is None else frames[partition]))
             except (OSError, InjectedError) as error:
@@ -73,11 +74,11 @@ class InlineExecutor:
         if self._job is not None:
             leave(self._job.local_dir, self._job.job, for_good=self._drops)
 
-    def _task(self, order: EpochOrder, stage: int, partition: int) -> Task:
+    def _task(self, order: EpochOrder, stage: int, partition: int, lap: int = 0) -> Task:
         assert self._job is not None
         self._attempts += 1
         attempt = attempt_name(order.term, order.plan, stage, partition, self._attempts)
-        return self._make_task(self._job, stage, partition, order, attempt, self._pool)
+        return self._make_task(self._job, stage, partition, order, attempt, self._pool, lap=lap)
 
     def _guard(self, frames: Any, incoming: list[bytes] | None) -> list[tuple[int, bytes]]:
         try:

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.connectors.protocol import Split
 from penstock.errors import CorruptFileError, NotFoundError
-from penstock.ids import Epoch, JobId, Milliseconds, Term
+from penstock.ids import MAX_WATERMARK, Epoch, JobId, Milliseconds, Term
 from penstock.jobs import paths
 from penstock.jobs.left_out import LeftOut, together
 from penstock.jobs.source_order import SourceOrder, TableVersion
@@ -140,6 +140,12 @@ class EpochInput(msgspec.Struct, frozen=True):
     read: dict[str, SourceOrder] = {}
     final: bool = False
     tables: dict[str, TableVersion] = {}
+    laps: int = 1
+
+
+def time_has_ended(manifest: Manifest) -> bool:
+    """Has time ended in the loops of the job, whatever is in them?"""
+    return bool(manifest.loops) and all(manifest.watermarks.get(loop) == MAX_WATERMARK for loop in manifest.loops)
 
 
 def version_of(layout: StateLayout, sources: Mapping[str, SourceState]) -> int:
@@ -180,6 +186,8 @@ class Manifest(msgspec.Struct, frozen=True):
     """The job was drained by this epoch: all time has ended. The epoch before the drain, which the job can go back to."""
     loops: dict[str, InFlight] = {}
     """By loop, what is in it. The records themselves are state. Of a loop that is not here it is not known."""
+    laps: int = 1
+    """How often the stages at the ends of loops were run."""
     left_out: LeftOut = LeftOut()
     """What steps left out since the job began; what was shed is in `sources`."""
     tables: dict[str, TableVersion] = {}

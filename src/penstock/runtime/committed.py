@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
+import msgspec
+
 from penstock.errors import CorruptFileError, LayersLostError
 from penstock.jobs.manifest import load_manifest
+from penstock.runtime.frames import LapChanges
 from penstock.runtime.job import CompiledJob, Stage
 from penstock.runtime.layer_cache import Entries, LayerCache
 from penstock.runtime.messages import EpochOrder, PartitionState
@@ -39,7 +42,11 @@ def remember_delta(ref: FileRef, entries: Entries) -> None:
 class CommittedState:
     """The committed state below the order's epoch."""
 
-    def __init__(self, job: CompiledJob, stage: Stage, partition: int, order: EpochOrder) -> None:
+    def __init__(
+        self, job: CompiledJob, stage: Stage, partition: int, order: EpochOrder, on_top: LapChanges | None = None
+    ) -> None:
+        """`on_top`: what earlier laps of the epoch have changed."""
+        self._on_top = on_top.entries if on_top is not None else []
         self._job = job
         self._stage = stage
         self._partition = partition
@@ -47,6 +54,8 @@ class CommittedState:
         self.partition_state: PartitionState = (
             order.states[stage.index][partition] if stage.index < len(order.states) else PartitionState()
         )
+        if on_top is not None:
+            self.partition_state = msgspec.structs.replace(self.partition_state, next_due=on_top.next_due)
         self.origin = "untouched"
         self.store: LocalStore | None = None
         self._view: StoreView | None = None
@@ -72,6 +81,7 @@ class CommittedState:
         state = self.partition_state
         if not state.tail and not state.layers:
             self.origin = "empty"
+            self._put_on_top()
             return
         self.origin = "local"
         if state.tail:
@@ -81,7 +91,14 @@ class CommittedState:
             self._reads = self._view = self.store.view()
         if state.layers:
             self._reads = Layered(self._view, self._merged_layers())
+        self._put_on_top()
         self.spool.forget(self._order.term, self._order.settled)
+
+    def _put_on_top(self) -> None:
+        if self._on_top:
+            lap = Layers()
+            lap.add("laps", self._on_top)
+            self._reads = Layered(self._reads, lap)
 
     def _store_path(self) -> str:
         if self._path is None:

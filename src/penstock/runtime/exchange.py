@@ -16,7 +16,18 @@ from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Milliseconds, StepId
 from penstock.plan.exchange import Exchange, KeySelector, no_key
 from penstock.records import Batch, Columns, Timestamps, to_list
 from penstock.runtime.fields import fields_of
-from penstock.runtime.frames import HEAD_SIZE, Codes, Frame, Keyed, Payload, RowTypes, encode_frame, encode_payload
+from penstock.runtime.frames import (
+    HEAD_SIZE,
+    Codes,
+    Frame,
+    Keyed,
+    LapChanges,
+    Payload,
+    RowTypes,
+    encode_changes,
+    encode_frame,
+    encode_payload,
+)
 from penstock.runtime.loops.rounds import Rounds
 from penstock.runtime.ordering import ticked, with_ticks
 from penstock.runtime.unshippable import cannot_be_sent
@@ -68,6 +79,12 @@ class FrameWriter:
     ) -> None:
         body = (payload,) if isinstance(payload, bytes) else encode_payload(payload, self._rows)
         self.ready.append((target, encode_frame(channel, self._partition, self.counts[target], watermark, body, lane, rounds)))
+        self.counts[target] += 1
+
+    def send_changes(self, changes: LapChanges) -> None:
+        """To the same partition."""
+        target = self._partition
+        self.ready.append((target, encode_changes(target, self.counts[target], changes)))
         self.counts[target] += 1
 
     def take(self) -> list[tuple[int, bytes]]:

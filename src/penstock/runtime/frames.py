@@ -2,6 +2,7 @@
 
     data frame   kind · channel · upstream · sequence · watermark · lane · rounds   then a payload
     trailer      the last frame of every upstream task to every target
+    changes      what a lap has changed of its partition, for the next one: see `penstock.runtime.loops.laps`
 
 Laws:
 - A data frame's watermark is its upstream's *before* the frame's records: a consumer that takes frames by (watermark, lane,
@@ -30,7 +31,7 @@ from penstock.ids import MIN_WATERMARK, Milliseconds
 from penstock.plan import job_pickle
 from penstock.records import Batch, Columns, Records, RowType, Timestamps
 
-DATA, TRAILER = 0, 1
+DATA, TRAILER, CHANGES = 0, 1, 2
 _HEAD = Struct("<BHIIqII")
 HEAD_SIZE = _HEAD.size
 
@@ -115,6 +116,28 @@ def encode_trailer(trailer: Trailer) -> bytes:
 
 
 _trailers = msgspec.msgpack.Decoder(Trailer)
+
+
+class LapChanges(msgspec.Struct, frozen=True):
+    """What the laps so far have changed of a stage partition, in order of keys, and the timers after it."""
+
+    entries: list[tuple[bytes, bytes | None]] = []
+    next_due: dict[int, Milliseconds] = {}
+
+
+_changes = msgspec.msgpack.Decoder(LapChanges)
+
+
+def encode_changes(upstream: int, sequence: int, changes: LapChanges) -> bytes:
+    return _HEAD.pack(CHANGES, 0, upstream, sequence, 0, 0, 0) + msgspec.msgpack.encode(changes)
+
+
+def decode_changes(data: bytes) -> LapChanges:
+    return _changes.decode(memoryview(data)[HEAD_SIZE:])
+
+
+def is_changes(data: bytes) -> bool:
+    return data[0] == CHANGES
 
 
 def is_trailer(data: bytes) -> bool:

@@ -75,6 +75,9 @@ class LoopPlan:
     """The channels by which all that leaves the head gets to the stage of the tail, if there is nothing else in between: then
     what stays in a partition can be sent through the body again by its task. None: it cannot, or needs no channel."""
 
+    laps: bool = False
+    """The stage of the tail can be run several times in an epoch."""
+
     @property
     def within(self) -> bool:
         """It has no exchange: it begins and ends in one task."""
@@ -106,6 +109,11 @@ class CompiledJob:
     def running(self) -> tuple[Stage, ...]:
         """The stages that have tasks."""
         return tuple(stage for stage in self.stages if stage.steps)
+
+    def chain(self, laps: int) -> list[tuple[int, int]]:
+        """The stages as they are run in an epoch, one after another, with the lap of each."""
+        lapped = {loop.ends for loop in self.loops if loop.laps}
+        return [(s.index, lap) for s in self.running for lap in range(laps if s.index in lapped else 1)]
 
     def loop(self, head: StepId) -> LoopPlan:
         return next(loop for loop in self.loops if loop.head == head)

@@ -52,6 +52,8 @@ class EpochOrder(msgspec.Struct, frozen=True):
     """The plan number of `head`, if it is of this term: deltas of plans up to it are committed, or given up."""
     tables: dict[str, TableVersion] = {}
     """By step, the table that it looks up in."""
+    laps: int = 1
+    """How often the stages at the ends of loops are run: see `penstock.runtime.loops.laps`."""
     opens: bool = False
     """This is no epoch: tasks only open their state, and so read, and check, every file that their host has not applied yet."""
 
@@ -96,6 +98,7 @@ class TaskReport(msgspec.Struct):
     stage: int
     partition: int
     attempt: str
+    lap: int = 0
     consumed: dict[int, str] = {}
     state: FileRef | None = None
     delta: bytes = b""

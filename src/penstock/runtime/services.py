@@ -14,6 +14,7 @@ from penstock.errors import PenstockError, UserCodeError
 from penstock.functions import Function, users_function
 from penstock.ids import MIN_WATERMARK, Milliseconds, StepId
 from penstock.runtime.committed import CommittedState
+from penstock.runtime.frames import LapChanges
 from penstock.runtime.job import CompiledJob, Stage
 from penstock.runtime.loops.rounds import Rounds
 from penstock.runtime.messages import EpochOrder, LoopReport
@@ -132,6 +133,7 @@ class Services:
         attempt: str,
         pool: FunctionPool,
         observe: Observe | None = None,
+        on_top: LapChanges | None = None,
     ) -> None:
         self.observe = observe
         self.stopwatch = Stopwatch()
@@ -144,7 +146,7 @@ class Services:
         self.committables: dict[StepId, Committable] = {}
         self.contexts: dict[StepId, RuntimeContext] = {}
         self.warnings: dict[StepId, str] = {}
-        self.committed = CommittedState(job, stage, partition, order)
+        self.committed = CommittedState(job, stage, partition, order, on_top)
         self.keyed: list[StatePart] = []
         self.copies: dict[StepId, BroadcastState] = {}
         self.rounds = Rounds()

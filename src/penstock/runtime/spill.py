@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import IO
 
 from penstock.ids import Milliseconds
@@ -37,6 +37,15 @@ class FrameBuffer:
         frame.data = b""
         self._frames.append((frame, self._written, size))
         self._written += size
+
+    def take(self, channels: Container[int]) -> Iterator[Frame]:
+        """Take out the frames of these channels, in order."""
+        mine = [entry for entry in self._frames if entry[0].channel in channels]
+        if mine:
+            others = [entry for entry in self._frames if entry[0].channel not in channels]
+            self._frames = mine
+            yield from self.in_order()
+            self._frames = others
 
     def watermarks(self, channel: int) -> dict[int, deque[Milliseconds]]:
         """The watermarks of a channel's frames, in sequence, by upstream."""

@@ -28,14 +28,18 @@ from penstock.runtime.deltas import write_changes
 from penstock.runtime.exchange import Channel, ChannelWriter, FrameWriter
 from penstock.runtime.frames import (
     Frame,
+    LapChanges,
     RowTypes,
     Trailer,
+    decode_changes,
     decode_trailer,
     encode_trailer,
+    is_changes,
     is_trailer,
 )
 from penstock.runtime.inlets import Inlet, OrderedInlet, Ways, pass_on
 from penstock.runtime.job import CompiledJob, Stage
+from penstock.runtime.loops.laps import passed_on, with_earlier
 from penstock.runtime.loops.rounds import Rounds
 from penstock.runtime.loops.turning import Loops, open_stores
 from penstock.runtime.messages import EpochOrder, Failure, TaskReport, encode_report
@@ -63,8 +67,17 @@ class Task:
         attempt: str,
         pool: FunctionPool,
         observe: Observe | None = None,
+        *,
+        lap: int = 0,
     ) -> None:
         self.job = job
+        self._lap = lap
+        self._more = (stage_index, lap + 1) in job.chain(order.laps)
+        """There is another lap of this stage."""
+        self._earlier: LapChanges | None = None
+        """What the laps before have changed."""
+        self._beside: Trailer | None = None
+        """What the upstream of the same number said at its end."""
         self.stage: Stage = job.stages[stage_index]
         self.partition = partition
         self.order = order
@@ -73,7 +86,7 @@ class Task:
         self._observe = observe
         self._rows = RowTypes(list(job.rows))
         self._writer = FrameWriter(partition, job.parallelism, self._rows)
-        self._report = TaskReport(stage=stage_index, partition=partition, attempt=attempt, host=_HOST)
+        self._report = TaskReport(stage=stage_index, partition=partition, attempt=attempt, lap=lap, host=_HOST)
         self._operators: dict[StepId, Operator] = {}
         self._merged: dict[StepId, MergedInputs] = {}
         self._loops = Loops({})
@@ -87,9 +100,11 @@ class Task:
     def frames(self, incoming: Iterable[bytes] | None) -> Iterator[tuple[int, bytes]]:
         """Run, yielding (target partition, frame); the trailers come last."""
         yield from self._run(incoming)
-        watermarks = {w.channel.index: None if w.idle else w.watermark for w in self._channels_out}
-        before_end = {w.channel.index: w.before_end for w in self._channels_out if w.ended}
-        reached = {w.channel.index: w.reached for w in self._channels_out}
+        again = [channel.index for channel in self.stage.channels_in] if self._more else []
+        out, beside = self._channels_out, self._beside
+        watermarks = passed_on({w.channel.index: None if w.idle else w.watermark for w in out}, beside, "watermarks", again)
+        before_end = passed_on({w.channel.index: w.before_end for w in out if w.ended}, beside, "before_end", again)
+        reached = passed_on({w.channel.index: w.reached for w in out}, beside, "reached", again)
         for target in range(self.job.parallelism):
             yield (
                 target,
@@ -125,14 +140,17 @@ class Task:
         if self.order.opens:
             self._open_state()
             return
-        services = Services(self.job, self.stage, self.partition, self.order, self.attempt, self._pool, self._observe)
+        services = Services(
+            self.job, self.stage, self.partition, self.order, self.attempt, self._pool, self._observe, self._earlier
+        )
         whole = False
         try:
             self._build(services)
             now = self.order.processing_time
             for operator in self._operators.values():
                 operator.pass_time("clock", now, partial(operator.on_processing_time, now))
-            self._loops.begin()
+            if not self._lap:
+                self._loops.begin()
             for _ in self._read_sources() if buffer is None else self._consume(buffer, services.rounds):
                 yield from self._writer.take()
             for _ in self._loops.turn():
@@ -148,8 +166,8 @@ class Task:
             fail_point("task:prepare")
             for operator in self._operators.values():
                 operator.busy_with(operator.finish)
-            yield from self._writer.take()
             self._finish(services)
+            yield from self._writer.take()
             whole = True
         except ShortOfBoundError as error:
             self._failed, self._report.short = True, error.clock
@@ -197,11 +215,15 @@ class Task:
             else:
                 frame = Frame(data)
                 counts[frame.upstream] += 1
-                buffer.add(frame)
+                if is_changes(data):
+                    self._earlier = decode_changes(data)
+                else:
+                    buffer.add(frame)
         check_whole(trailers, counts, self.job.parallelism, f"stage {self.stage.index}, partition {self.partition}")
         self._report.consumed = {u: trailer.attempt for u, trailer in sorted(trailers.items())}
         self._report.upstream = [trailer.report for _, trailer in sorted(trailers.items()) if trailer.report]
         buffer.trailers = trailers
+        self._beside = trailers.get(self.partition)
         self._latest = max((trailer.latest for trailer in trailers.values()), default=MIN_WATERMARK)
         buffer.failed = any(trailer.failed for trailer in trailers.values())
         return buffer
@@ -222,18 +244,24 @@ class Task:
             for local in step.local:
                 self._connect(local.step, local.tag, self._entry(step.step, local.port))
         for channel in self.stage.channels_out:
-            writer = ChannelWriter(
-                channel,
-                self._writer,
-                partition=self.partition,
-                codec=key_codec(channel.exchange.key_type),
-                key_groups=self.job.key_groups,
-                watermark=self.order.watermarks.get(channel.step, MIN_WATERMARK),
-                rounds=services.rounds,
-            )
+            writer = self._channel_writer(channel, services)
             self._channels_out.append(writer)
             if channel.relay_of is None:
                 self._connect(channel.step, channel.tag, writer)
+
+        if self._more:
+            self._loops.lap({channel.index: self._channel_writer(channel, services) for channel in self.stage.channels_in})
+
+    def _channel_writer(self, channel: Channel, services: Services) -> ChannelWriter:
+        return ChannelWriter(
+            channel,
+            self._writer,
+            partition=self.partition,
+            codec=key_codec(channel.exchange.key_type),
+            key_groups=self.job.key_groups,
+            watermark=self.order.watermarks.get(channel.step, MIN_WATERMARK),
+            rounds=services.rounds,
+        )
 
     def _connect(self, step: StepId, tag: str | None, receiver: Receiver) -> None:
         outputs = self._operators[step].outputs
@@ -315,6 +343,11 @@ class Task:
         self._loops.know(self.stage.channels_in, ways)
         inlets = {c.index: Inlet(ways[c.index]) for c in self.stage.channels_in if not c.ordered}
         ordered = {c.index: OrderedInlet(ways[c.index]) for c in self.stage.channels_in if c.ordered}
+        if self._lap:
+            onward = {writer.channel.index: writer for writer in self._channels_out}
+            for frame in buffer.take(onward):
+                onward[frame.channel].relay(frame)
+                yield
         for inlet in inlets.values():
             inlet.start()
         for frame in buffer.in_order():
@@ -343,11 +376,17 @@ class Task:
                 report.next_due.update(part.next_due())
         report.copies = {step: copy.digest for step, copy in services.copies.items()}
         place = (self.stage.index, self.partition)
-        report.state, report.delta = write_changes(self.job, self.order, place, self.attempt, parts, services.committed)
-        report.upstream += [encode_report(stored) for stored in self._loops.reports()]
+        if self._earlier is not None or self._more:
+            parts = [with_earlier(self._earlier, parts)]
+        if self._more:
+            self._writer.send_changes(LapChanges(entries=list(parts[0]), next_due=report.next_due))
+        else:
+            report.state, report.delta = write_changes(self.job, self.order, place, self.attempt, parts, services.committed)
+        if not self._more:
+            report.upstream += [encode_report(stored) for stored in self._loops.reports()]
         report.loops = {str(loop): known for loop, known in services.loops.items()}
         report.origin = services.committed.origin
-        if services.committed.store is not None:
+        if services.committed.store is not None and not self._more:
             report.entries = services.committed.store.entries()
         for step in self.stage.steps:
             operator = self._operators[step.step]

@@ -201,6 +201,7 @@ def input_of(ran: RanEpoch, number: Epoch) -> EpochInput:
         read=manifest.read,
         final=ran.final,
         tables=manifest.tables,
+        laps=manifest.laps,
     )
 
 

@@ -12,7 +12,7 @@ from penstock.connectors.protocol import Limits
 from penstock.epochs.committing.pipeline import RanEpoch, layers_of
 from penstock.epochs.planning.admission import Admission
 from penstock.epochs.planning.checkpoints import Checkpoints, Durability
-from penstock.epochs.planning.in_loops import loops_now, states_before
+from penstock.epochs.planning.in_loops import laps_after, loops_now, states_before
 from penstock.epochs.planning.inputs import SourceInput, SourcePlan
 from penstock.epochs.planning.reach import UNBOUND, Bound, Reach
 from penstock.epochs.planning.report_merge import partition_states
@@ -101,6 +101,7 @@ class EpochPlanner:
             tables=self.tables.versions(head.tables, now),
             deltas=durability.deltas,
             flush=durability.flush,
+            laps=laps_after(head) if loops.turn else 1,
         )
         sources = {step: plan.after for step, plan in plans.items()}
         return Decision(

@@ -13,6 +13,9 @@ from penstock.ids import MAX_WATERMARK
 from penstock.jobs.manifest import Manifest, SourceState
 from penstock.runtime.job import CompiledJob
 
+MOST_LAPS = 16
+"""A lap costs a stage, also one in which nothing is left to do."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoopsNow:
@@ -40,6 +43,11 @@ def loops_now(job: CompiledJob, head: Manifest) -> LoopsNow:
         wait=any(loop is not None and loop.waits for loop in known),
         ended=bool(job.loops) and all(head.watermarks.get(loop.head) == MAX_WATERMARK for loop in job.loops),
     )
+
+
+def laps_after(head: Manifest) -> int:
+    """How many laps an epoch has that begins with something in a loop: the longer that lasts, the more."""
+    return min(MOST_LAPS, 2 * head.laps)
 
 
 def states_before(steps: Iterable[str], sources: Mapping[str, SourceState]) -> list[SourceState]:

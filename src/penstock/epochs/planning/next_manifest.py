@@ -50,6 +50,7 @@ def manifest_after(
         repair=following(head.repair, order.epoch, ends=decision.ends_repair),
         drained=decision.drained,
         loops=loops,
+        laps=order.laps,
         left_out=head.left_out.plus(left_out_by(metrics)),
         tables=order.tables,
     )

@@ -14,25 +14,28 @@ from penstock.runtime.job import CompiledJob
 from penstock.runtime.messages import Failure, TaskReport
 
 
-def check_reports(job: CompiledJob, reports: list[TaskReport]) -> None:
+def check_reports(job: CompiledJob, reports: list[TaskReport], laps: int = 1) -> None:
     """Raise `EpochFailedError` unless the reports are whole and agree; raise the user's error if there is one."""
     for report in sorted(reports, key=lambda r: (r.stage, r.partition)):
         if report.failure is not None:
             raise revive(report.failure)
-    found = {(report.stage, report.partition): report for report in reports}
-    wanted = {(stage.index, partition) for stage in job.stages for partition in range(job.parallelism)}
+    found = {(report.stage, report.lap, report.partition): report for report in reports}
+    chain = job.chain(laps)
+    stores = [(stage.index, 0) for stage in job.stages if not stage.steps]
+    wanted = {(*place, partition) for place in (*chain, *stores) for partition in range(job.parallelism)}
     if found.keys() != wanted or len(reports) != len(wanted):
         raise EpochFailedError(
             "not every task reported exactly once",
-            detail=f"missing (stage, partition): {sorted(wanted - found.keys())}; reports: {len(reports)} of {len(wanted)}",
+            detail=f"missing (stage, lap, partition): {sorted(wanted - found.keys())}; reports: {len(reports)} of {len(wanted)}",
         )
-    for each in job.stages:
-        check_copies([found[each.index, partition] for partition in range(job.parallelism)])
-    for (stage, partition), report in found.items():
-        if stage == 0 or not job.stages[stage].steps:
+    for place in chain:
+        check_copies([found[*place, partition] for partition in range(job.parallelism)])
+    upstreams = dict(zip(chain[1:], chain, strict=False))
+    for (stage, lap, partition), report in found.items():
+        if (stage, lap) not in upstreams:
             continue
         for upstream in range(job.parallelism):
-            consumed, reported = report.consumed.get(upstream), found[stage - 1, upstream].attempt
+            consumed, reported = report.consumed.get(upstream), found[*upstreams[stage, lap], upstream].attempt
             if consumed != reported:
                 raise EpochFailedError(
                     f"stage {stage} partition {partition} consumed attempt {consumed} of stage {stage - 1} partition {upstream}, "

@@ -9,6 +9,7 @@ import msgspec
 from penstock.ids import Milliseconds
 from penstock.jobs.manifest import InFlight, StateLayout
 from penstock.jobs.step_metrics import StepMetrics
+from penstock.runtime.loops.laps import in_order_of_laps
 from penstock.runtime.messages import LoopReport, PartitionState, TaskReport
 from penstock.state.files.durable import FileRef
 
@@ -34,7 +35,7 @@ def files_of(reports: list[TaskReport]) -> dict[tuple[int, int], FileRef]:
 def next_due(before: StateLayout, reports: list[TaskReport]) -> list[list[dict[int, Milliseconds]]]:
     """When the first timers are due after the epoch, by stage and partition."""
     due = [[dict(times) for times in stage] for stage in before.next_due]
-    for report in reports:
+    for report in in_order_of_laps(reports):
         due[report.stage][report.partition] = report.next_due
     return due
 
@@ -109,7 +110,7 @@ def counters_of(reports: list[TaskReport], into: dict[str, dict[str, int]]) -> N
 def volatile_of(reports: list[TaskReport]) -> dict[str, list[object]]:
     """Output of volatile sinks, which goes to the driver and never to disk."""
     found: dict[str, list[object]] = {}
-    for report in sorted(reports, key=lambda r: (r.stage, r.partition)):
+    for report in in_order_of_laps(reports):
         for step, data in report.volatile.items():
             found.setdefault(step, []).append(data)
     return found
@@ -118,7 +119,7 @@ def volatile_of(reports: list[TaskReport]) -> dict[str, list[object]]:
 def committables_of(reports: list[TaskReport]) -> dict[str, list[object]]:
     """What the sinks staged."""
     found: dict[str, list[object]] = {}
-    for report in sorted(reports, key=lambda r: (r.stage, r.partition)):
+    for report in in_order_of_laps(reports):
         for step, committable in report.committables.items():
             found.setdefault(step, []).append(committable)
     return found

@@ -294,12 +294,12 @@ class SparkExecutor:
         key = (self._digest, order.term, order.plan)
         bridge = self._bridge
         rdd = bridge.start
-        last = len(job.running) - 1
-        for stage in range(last):
-            function = StageFunction(self._digest, self._shipped, data, key, stage, False)
+        *chain, (last, last_lap) = job.chain(order.laps)
+        for stage, lap in chain:
+            function = StageFunction(self._digest, self._shipped, data, key, stage, False, lap)
             shuffled = bridge.shuffled(bridge.stage(rdd, function, first=stage == 0))
             rdd = (shuffled if self._anchor is None else self._anchor.union(shuffled)).rdd()
-        final = bridge.stage(rdd, StageFunction(self._digest, self._shipped, data, key, last, True), first=last == 0)
+        final = bridge.stage(rdd, StageFunction(self._digest, self._shipped, data, key, last, True, last_lap), first=last == 0)
         try:
             reports = bridge.collect(final)
         finally:

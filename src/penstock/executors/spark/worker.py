@@ -31,13 +31,16 @@ _orders: dict[tuple[str, int, int], EpochOrder] = {}
 class StageFunction:
     """A stage of an epoch, as Spark calls it for each partition. Small: the job's bytes may be a broadcast variable."""
 
-    def __init__(self, digest: str, job: Any, order: bytes, order_key: tuple[str, int, int], stage: int, last: bool) -> None:
+    def __init__(
+        self, digest: str, job: Any, order: bytes, order_key: tuple[str, int, int], stage: int, last: bool, lap: int = 0
+    ) -> None:
         self.digest = digest
         self.job = job
         self.order = order
         self.order_key = order_key
         self.stage = stage
         self.last = last
+        self.lap = lap
 
     def __call__(self, split: int, incoming: Iterable[bytes]) -> Iterator[bytes]:
         _set_aside()
@@ -48,7 +51,7 @@ class StageFunction:
         context = TaskContext.get()
         assert context is not None
         attempt = attempt_name(order.term, order.plan, self.stage, split, context.taskAttemptId())
-        task = Task(job, self.stage, split, order, attempt, pool)
+        task = Task(job, self.stage, split, order, attempt, pool, lap=self.lap)
         frames = None if self.stage == 0 else incoming
         if self.last:
             with _no_collection():

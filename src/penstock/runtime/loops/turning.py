@@ -15,7 +15,7 @@ import numpy as np
 from penstock.ids import StepId
 from penstock.records import Batch
 from penstock.runtime.committed import CommittedState
-from penstock.runtime.exchange import Channel, distinct_keys
+from penstock.runtime.exchange import Channel, ChannelWriter, distinct_keys
 from penstock.runtime.frames import Keyed
 from penstock.runtime.inlets import Ways
 from penstock.runtime.job import CompiledJob, Stage
@@ -73,6 +73,12 @@ class Loops:
                     operator.busy_with(operator.settle)
                 if not tail.turns:
                     break
+
+    def lap(self, writers: Mapping[int, ChannelWriter]) -> None:
+        """There is another lap: what does not stay in the partition is sent to it by these, not kept."""
+        for tail in self.tails:
+            if tail.plan.laps:
+                tail.next_lap = [writers[index] for index in tail.plan.ways or ()]
 
     def reports(self) -> list[TaskReport]:
         """What is in the loops now, as tasks of their stores would report it."""

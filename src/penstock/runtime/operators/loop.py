@@ -26,6 +26,7 @@ from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.plan.definition import Definition, StateDeclaration
 from penstock.plan.schema import Schema
 from penstock.records import NO_TIMESTAMP, Batch, Records, one_batch
+from penstock.runtime.exchange import ChannelWriter
 from penstock.runtime.frames import Payload, unkeyed
 from penstock.runtime.job import LoopPlan
 from penstock.runtime.loops.store import IN_FLIGHT, LoopStore
@@ -160,6 +161,8 @@ class LoopTailOperator(Operator):
         self._waiting: _ByRounds = {}
         self._staying: _ByRounds = {}
         """What this task cannot send through the body."""
+        self.next_lap: list[ChannelWriter] | None = None
+        """The ways to the next lap; None: there is none, and what waits is state."""
 
     @property
     def turns(self) -> bool:
@@ -190,6 +193,14 @@ class LoopTailOperator(Operator):
                 self._turned -= len(rest)
 
     def finish(self) -> None:
+        if self.next_lap is not None:
+            for batches in (self._staying, self._waiting):
+                for rounds, parts in sorted(batches.items()):
+                    with self.services.rounds.turn(self.loop, rounds):
+                        for batch in parts:
+                            for way in self.next_lap:
+                                way.on_batch(batch)
+            return
         staying = [
             (time, rounds, value)
             for batches in (self._staying, self._waiting)

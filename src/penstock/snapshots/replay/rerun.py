@@ -137,6 +137,7 @@ def run_epochs(
                 states=whole_states(ran.layout),
                 final=given.final,
                 tables=given.tables,
+                laps=given.laps,
             )
             reports = executor.run(order)
             ran.reports.append(reports)

@@ -14,7 +14,7 @@ import msgspec
 from penstock.compile.renames import as_called_now, by_new_name, former_names
 from penstock.errors import ConfigError, CorruptFileError
 from penstock.ids import Epoch
-from penstock.jobs.manifest import EpochInput, Manifest, load_manifest
+from penstock.jobs.manifest import EpochInput, Manifest, load_manifest, time_has_ended
 from penstock.jobs.pins import kept_epochs
 from penstock.plan.nodes import Graph
 from penstock.snapshots.restore.reference import LATEST, parse_reference
@@ -89,7 +89,8 @@ def inputs_of(manifest: Manifest) -> tuple[EpochInput, ...]:
         plan=manifest.plan,
         processing_time=manifest.processing_time,
         read=manifest.read,
-        final=manifest.finished,
+        final=manifest.finished or time_has_ended(manifest),
+        laps=manifest.laps,
         tables=manifest.tables,
     )
     return (*manifest.earlier, own)
