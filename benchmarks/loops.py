@@ -1,7 +1,7 @@
 """What a turn of a loop costs, on Spark with two readers.
 
 - `within_us`: a turn within a task: one record that goes round a loop without an exchange;
-- `across_ms`: a turn to the other partition, by `key_by`: an epoch;
+- `across_ms`: a turn to the other partition, by `key_by`: a lap;
 - `records_s`: records a second through the body of a loop without an exchange, many at once.
 
 Every run is in one session, after a warm-up; the median of `--runs` counts. The number of rounds is checked.

@@ -164,9 +164,10 @@ def _over_columns(graph: Graph, runs: Graph) -> dict[str, dict[str, Any]]:
 def _turns(loop: LoopPlan) -> dict[str, Any]:
     """What there is to say of the end of a loop: where its records turn within an epoch."""
     if loop.within:
-        turns = "all of it within the epoch, without an exchange"
+        turns = "within the task, without an exchange"
     elif loop.ways is not None:
-        turns = "within the epoch where the key stays in its partition, otherwise in the next one"
+        others = "in the next lap" if loop.laps else "in the next epoch"
+        turns = f"within the task where the key stays in its partition, otherwise {others}"
     else:
         turns = "in the next epoch"
     return {"turns": turns}
