@@ -38,7 +38,7 @@ def test_to_its_end(spark: SparkSession, tmp_path: Path) -> None:
 def test_killed_with_records_in_the_loop_and_from_a_savepoint(spark: SparkSession, tmp_path: Path) -> None:
     first, fork = tmp_path / "first", tmp_path / "fork"
     first.mkdir()
-    launch("looped", first, str(first), points="epoch:ran=kill@9", killed=True)
+    launch("looped", first, str(first), points="epoch:ran=kill@5", killed=True)
     assert head_of(first).loops["spread"].records > 0
     before = found(first)
     assert 0 < len(before) < len(job.REACHABLE)

@@ -9,7 +9,7 @@ from typing import Any
 from penstock import FileSink, GeneratorSource, StreamEnvironment
 from tests.laws.looped_programs import FOUND, Reach
 
-NODES = 40
+NODES = 120
 
 
 def row(number: int) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def program(folder: Path, **settings: Any) -> StreamEnvironment:
         "storage": str(folder / "storage"),
         "parallelism": 2,
         "max_parallelism": 16,
-        "max_records_per_epoch": 15,
+        "max_records_per_epoch": 40,
         "keep": 3,
         "compact_after": 3,
         "local_dir": str(folder / "local"),
