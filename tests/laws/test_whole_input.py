@@ -95,7 +95,7 @@ def test_it_fails_without_the_look_at_trailers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tamper: Callable[[Sent], None]
 ) -> None:
     monkeypatch.setattr(tasks, "check_whole", lambda trailers, counts, upstreams, where: None)
-    monkeypatch.setattr(loop, "check_reports", lambda job, reports: None)
+    monkeypatch.setattr(loop, "check_reports", lambda job, reports, laps: None)
     breaks(lambda: check_whole(tmp_path, Tampering(tamper)))
 
 
@@ -104,5 +104,5 @@ def test_consumers_of_different_attempts_are_not_committed(tmp_path: Path) -> No
 
 
 def test_it_fails_without_the_agreement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "check_reports", lambda job, reports: None)
+    monkeypatch.setattr(loop, "check_reports", lambda job, reports, laps: None)
     breaks(lambda: check_whole(tmp_path, Rerun()))
