@@ -55,7 +55,7 @@ RESCALE_POINTS = {"rescale:stopped": 1, "rescale:taken-over": 1}
 """Places in a driver that goes on with another parallelism."""
 
 FATAL_POINTS = {*DRIVER_POINTS, *BACK_POINTS, *RESCALE_POINTS}
-ROLLS_BACK = ("words", "panes", "chain", "buffers", "spread")
+ROLLS_BACK = ("words", "panes", "chain", "buffers", "spread", "rules")
 """Jobs whose output can be taken back."""
 
 

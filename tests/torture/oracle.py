@@ -83,6 +83,18 @@ def right_event(n: int) -> dict[str, Any]:
     return {"key": n * 104729 % 67, "n": n, "ts": n * 3 + n * 17 % 40}
 
 
+RULE_EVERY = 50
+
+
+def sale_event(n: int) -> dict[str, Any]:
+    return {"n": n, "ts": n, "key": f"k{n * 7919 % 41}", "rule": f"r{n % 5}"}
+
+
+def rule_event(m: int) -> dict[str, Any]:
+    """Every 50 ms one; some of them give every key something."""
+    return {"n": m, "ts": m * RULE_EVERY, "rule": f"r{m * 3 % 5}", "worth": m % 7, "gift": m % 9 if m % 3 == 0 else 0}
+
+
 # --- answers ----------------------------------------------------------------------------------------------------------------
 
 
@@ -162,6 +174,28 @@ def expected_pairs(folder: str, size: int) -> Rows:
     return rows
 
 
+def expected_rules(folder: str, size: int) -> Rows:
+    """A record is taken in at the time of its partition just before it: of sale n that is n - 3, for there are two partitions."""
+    start = -(1 << 63)
+    sales = [(start if n < 2 else n - 3, 0, n) for n in range(size)]
+    rules = [(start if m == 0 else (m - 1) * RULE_EVERY - 1, 1, m) for m in range(size // RULE_EVERY + 1)]
+    worth: dict[str, int] = {}
+    points: Counter[str] = Counter()
+    rows: Rows = Counter()
+    for _, side, number in sorted(sales + rules):
+        if side == 0:
+            sale = sale_event(number)
+            points[sale["key"]] += worth.get(sale["rule"]) or 1
+            rows["sale", sale["key"], number, points[sale["key"]]] += 1
+            continue
+        rule = rule_event(number)
+        worth[rule["rule"]] = rule["worth"]
+        for key in points if rule["gift"] else ():
+            points[key] += rule["gift"]
+            rows["gift", key, number, points[key]] += 1
+    return rows
+
+
 # --- outputs ----------------------------------------------------------------------------------------------------------------
 
 
@@ -218,6 +252,10 @@ def found_ledger(out: str) -> Rows:
         connection.close()
 
 
+def found_rules(out: str) -> Rows:
+    return Counter((row["what"], row["key"], row["n"], row["points"]) for row in published(out))
+
+
 def found_spread(out: str) -> Rows:
     return Counter((row["node"], row["n"]) for row in published(out))
 
@@ -249,6 +287,7 @@ JOBS = {
         Job(name="buffers", size=24_000, expected=expected_buffers, found=found_buffers),
         Job(name="ledger", size=24_000, expected=expected_ledger, found=found_ledger),
         Job(name="pairs", size=12_000, expected=expected_pairs, found=found_pairs),
+        Job(name="rules", size=16_000, expected=expected_rules, found=found_rules),
         Job(name="spread", size=8_000, expected=expected_spread, found=found_spread),
     )
 }

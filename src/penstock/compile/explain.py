@@ -185,6 +185,7 @@ def _state(declaration: StateDeclaration) -> dict[str, Any]:
     return {
         "name": declaration.name,
         "kind": declaration.kind,
+        "scope": declaration.scope,
         "schema": state_codec(state).schema,
         "map_key": None if sub_keys is None or sub_keys.key_type is None else sub_keys.schema,
         "ttl": None if ttl is None else {"ms": ttl.ms, "time": ttl.time, "refresh": ttl.refresh},
@@ -264,7 +265,8 @@ def _step_lines(step: dict[str, Any]) -> list[str]:
 
 def _state_line(state: dict[str, Any]) -> str:
     key = f"{schema_text(state['map_key'])} → " if state["map_key"] is not None else ""
-    line = f"{state['name']}: {state['kind']} of {key}{schema_text(state['schema'])}"
+    whose = "" if state["scope"] == "keyed" else f"{state['scope']} "
+    line = f"{state['name']}: {whose}{state['kind']} of {key}{schema_text(state['schema'])}"
     if state["ttl"] is not None:
         line += f", ttl {state['ttl']['ms']} ms of {state['ttl']['time']} time since the last {state['ttl']['refresh']}"
     return line

@@ -32,6 +32,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.errors import StateError
+from penstock.state.encoding.keys import encode_key
 from penstock.state.entries.entry_columns import EntryColumns, GroupedEntry, Undeclared
 from penstock.state.entries.kinds import kind_of
 from penstock.state.entries.state_info import StateInfo
@@ -122,6 +123,12 @@ class StateTable:
         encoded: bytes = part[0] if isinstance(part, list) else part
         return encoded
 
+    def _no_key(self, table: pa.Table) -> list[bytes]:
+        """The key of state that has none: it may be left out, or null, as it is shown."""
+        if "key" in table.column_names and table.column("key").null_count < len(table):
+            raise StateError(f"{self._where()} is broadcast state, which has no key", hint="leave the column 'key' out")
+        return [encode_key(None)] * len(table)
+
     def _columns_for(self, table: pa.Table) -> EntryColumns:
         if FROM_PANDAS.items() <= (table.schema.metadata or {}).items():
             return kind_of(self.info).columns(self.info, self.undeclared, null_is_nan=True)
@@ -139,6 +146,8 @@ class StateTable:
 
     def _column(self, column: Column, table: pa.Table) -> Sequence[Any] | None:
         name = column.field.name
+        if name == "key" and self.info.scope == "broadcast":
+            return self._no_key(table)
         if name not in table.column_names:
             if column.required:
                 raise StateError(
