@@ -93,7 +93,7 @@ class KafkaServer:
     def admin(self) -> Any:
         from confluent_kafka.admin import AdminClient
 
-        return AdminClient({"bootstrap.servers": self.bootstrap})
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
 
     def _format(self) -> None:
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -19,7 +19,8 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 {dependencies}
 </dependencies></project>
 """
-_DEPENDENCY = "<dependency><groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version></dependency>"
+_DEPENDENCY = "<dependency><groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version>{3}</dependency>"
+_ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 _COMPLETE = ".complete"
 _FETCH_S = 600
 
@@ -32,8 +33,8 @@ def cache_folder() -> Path:
     return Path(os.environ.get("PENSTOCK_SERVERS") or Path.home() / ".cache" / "penstock" / "servers")
 
 
-def maven_jars(name: str, artifacts: Sequence[str]) -> Path:
-    """A folder with these artifacts (`group:artifact:version`) and all that they need at run time."""
+def maven_jars(name: str, artifacts: Sequence[str], *, alone: bool = False) -> Path:
+    """A folder with these artifacts (`group:artifact:version`) and, unless `alone`, all that they need at run time."""
     folder = cache_folder() / name
     if (folder / _COMPLETE).exists():
         return folder / "libs"
@@ -44,7 +45,7 @@ def maven_jars(name: str, artifacts: Sequence[str]) -> Path:
     with open(folder / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / _COMPLETE).exists():
-            dependencies = "\n".join(_DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts)
+            dependencies = "\n".join(_DEPENDENCY.format(*artifact.split(":"), _ALONE if alone else "") for artifact in artifacts)
             (folder / "pom.xml").write_text(_POM.format(dependencies=dependencies))
             goal = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs", "-DincludeScope=runtime"]
             try:

@@ -47,8 +47,7 @@ def spark(broker: Broker, load: Load, report: Report) -> float:
 def spark_program() -> list[str]:
     """In a virtualenv of its own, with the connector's jars."""
     python = python_of(SPARK_KAFKA)
-    wanted = ("sql-kafka", "token-provider", "kafka-clients", "commons-pool2", "lz4-java", "snappy-java", "zstd-jni")
-    jars = [jar for jar in maven_jars("spark-kafka-4.2.0", JARS).glob("*.jar") if any(name in jar.name for name in wanted[:4])]
+    jars = sorted(maven_jars("spark-kafka-4.2.0", JARS, alone=True).glob("*.jar"))
     return [str(python), str(BENCHMARKS / "peers" / "spark_kafka.py"), ",".join(map(str, jars))]
 
 
