@@ -41,9 +41,11 @@ _LOGGING = """<Configuration><Appenders><Console name="out"><PatternLayout patte
 
 
 class KafkaServer:
-    """A broker with its data in `folder`: may be killed and started again, at the same port."""
+    """A broker with its data in `folder`: may be killed and started again, at the same port.
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    `login`: a user and a password; `guarded` is where they are asked for (SASL PLAIN)."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, *, login: tuple[str, str] | None = None) -> None:
         jars = maven_jars(f"kafka-{VERSION}", _ARTIFACTS)
         folder.mkdir(parents=True, exist_ok=True)
         self._port = free_port()
@@ -58,6 +60,8 @@ class KafkaServer:
             "log.dirs": f"{folder}/data",
             **(settings or {}),
         }
+        if login is not None:
+            all_settings = self._guarded(all_settings, *login)
         (folder / "log4j2.xml").write_text(_LOGGING)
         self._settings = folder / "server.properties"
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in all_settings.items()))
@@ -94,6 +98,20 @@ class KafkaServer:
         from confluent_kafka.admin import AdminClient
 
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+
+    def _guarded(self, settings: Mapping[str, str], user: str, password: str) -> dict[str, str]:
+        """With a listener that asks for a login."""
+        place = f"SASL_PLAINTEXT://127.0.0.1:{free_port()}"
+        self.guarded = place.rpartition("/")[2]
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        return {
+            **settings,
+            "listeners": f"{settings['listeners']},{place}",
+            "advertised.listeners": f"{settings['advertised.listeners']},{place}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{module} required user_{user}="{password}";',
+        }
 
     def _format(self) -> None:
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

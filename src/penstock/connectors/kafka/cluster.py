@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.kafka.clients import admin_library, client_library, configuration, failure, named
+from penstock.connectors.kafka.clients import admin_library, client_library, configuration, failure, named, nature_of
 from penstock.errors import PenstockError, SourceError
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Cluster:
         self._admins = admin_library("KafkaSource")
         self._client: Any = None
         self._settings: dict[str, str] = {}
+        self._last_error = ""
+        """What the client has told beside its answers, such as that a login was refused."""
 
     def topics(self) -> dict[str, Topic]:
         """The topics of the source that exist, by name."""
@@ -127,14 +129,25 @@ class Cluster:
         settings = configuration(source.bootstrap, _for_admin(source.options), "KafkaSource", client_id="penstock")
         if self._client is None or settings != self._settings:
             try:
-                self._client, self._settings = self._admins.AdminClient(settings), settings
+                self._client = self._admins.AdminClient({**settings, "error_cb": self._told})
+                self._settings = settings
             except self._kafka.KafkaException as error:
                 raise self._failed("cannot be set up", error) from error
         return self._client
 
+    def _told(self, error: Any) -> None:
+        if error.name() not in ("_ALL_BROKERS_DOWN", "_TRANSPORT"):
+            self._last_error = str(error)
+
     def _failed(self, problem: str, error: BaseException) -> PenstockError:
         source = self._source
-        made = failure(SourceError, f"the Kafka source {problem}", error, source.bootstrap, source.options)
+        if self._client is not None:
+            self._client.poll(0)
+        cause = (
+            RuntimeError(f"{error}; {self._last_error}") if self._last_error and nature_of(named(error)) == "transient" else error
+        )
+        self._last_error = ""
+        made = failure(SourceError, f"the Kafka source {problem}", cause, source.bootstrap, source.options)
         if made.nature == "transient":
             return BrokerAwayError(made.what, detail=made.detail, hint=made.hint, nature="transient")
         return made
