@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -15,6 +17,7 @@ from tests.connectors.kafka.topics import new_topic, put, values
 from tests.servers.kafka import KafkaServer
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "kafka"
+NAMES = ["history_then_live", "sensor_windows", "topic_to_topic"]
 
 
 def run(kafka: KafkaServer, name: str, *arguments: str, folder: Path) -> str:
@@ -30,7 +33,7 @@ def run(kafka: KafkaServer, name: str, *arguments: str, folder: Path) -> str:
 
 
 def test_every_example_is_tested() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"sensor_windows", "topic_to_topic"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(NAMES)
 
 
 def test_sensor_windows(kafka: KafkaServer, tmp_path: Path) -> None:
@@ -54,6 +57,23 @@ def test_topic_to_topic_and_letters_sent_again(kafka: KafkaServer, tmp_path: Pat
     assert values(kafka, mended) == [{"customer": "ann"}]
 
 
-@pytest.mark.parametrize("name", ["sensor_windows", "topic_to_topic"])
+def test_history_then_live(kafka: KafkaServer, tmp_path: Path) -> None:
+    """The topic also has what is in the archive, from before the day; nothing is counted twice."""
+    hour = 3_600_000
+    begin = 1_772_323_200_000  # 2026-03-01
+    rows: list[dict[str, Any]] = [{"sensor": "a", "celsius": float(n), "at": begin + n * hour} for n in range(72)]
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    (archive / "first.json").write_text("".join(json.dumps(row) + "\n" for row in rows[:24]))
+    topic = new_topic(kafka)
+    for row in rows[12:]:
+        put(kafka, topic, [row], timestamp=row["at"])
+    printed = run(kafka, "history_then_live.py", "archive", topic, "2026-03-02", folder=tmp_path)
+    assert printed == (
+        "2026-03-01 a: 11.5 on average of 24\n2026-03-02 a: 35.5 on average of 24\n2026-03-03 a: 59.5 on average of 24\n"
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_they_are_in_the_table(name: str) -> None:
     assert f"(kafka/{name}.py)" in (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
