@@ -61,6 +61,7 @@ STEP, STATE = f"step{ESCAPES}", f"held{ESCAPES}"
     "arguments",
     [
         ["jobs", "{root}"],
+        ["top", "{root}", "--once"],
         ["jobs", "{root}", "--json"],
         ["epochs", "{job}"],
         ["state", "{job}"],

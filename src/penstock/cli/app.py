@@ -21,6 +21,7 @@ from penstock.cli.commands.epochs import epochs_command
 from penstock.cli.commands.explain import explain_command
 from penstock.cli.commands.jobs import jobs_command
 from penstock.cli.commands.lineage import lineage_command
+from penstock.cli.commands.live.top import top_command
 from penstock.cli.commands.replay import replay_command
 from penstock.cli.commands.rescale import rescale_command
 from penstock.cli.commands.run import run_command
@@ -46,6 +47,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "replay": replay_command,
     "check": check_command,
     "jobs": jobs_command,
+    "top": top_command,
     "epochs": epochs_command,
     "stop": stop_command,
     "lineage": lineage_command,

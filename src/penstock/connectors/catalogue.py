@@ -12,6 +12,7 @@ COLLECTION = Connector(
     sources=("CollectionSource",),
     sinks=("CollectSink", "PrintSink"),
 )
+APPEND_LOG = Connector("records that applications append, by HTTP or AppendLog", module=_OURS, sources=("AppendLogSource",))
 GENERATOR = Connector("events by number, at a rate", module=_OURS, sources=("GeneratorSource",))
 FILES = Connector(
     "JSON, CSV, Parquet and text, here or in an object store", module=_OURS, sources=("FileSource",), sinks=("FileSink",)

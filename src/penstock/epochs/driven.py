@@ -56,6 +56,7 @@ class Driven:
             sinks=set(self.committers),
             started_ms=decision.started_ms,
             run_seconds=time.perf_counter() - started,
+            backlog=decision.backlog,
         )
         return RanEpoch(
             manifest=manifest,

@@ -13,6 +13,7 @@ from penstock.epochs.starting.rescaling import Rescale
 from penstock.ids import MAX_WATERMARK, MIN_WATERMARK, Epoch, JobId, Milliseconds, StepId
 from penstock.jobs.left_out import NOTHING, LeftOut, left_out_by
 from penstock.jobs.manifest import Manifest
+from penstock.jobs.step_metrics import StepMetrics
 from penstock.runtime.messages import TaskReport
 
 ALL_PROCESSED = "finished: all input is processed"
@@ -45,6 +46,15 @@ class EpochRecord:
     dead_letters: int = 0
     left_out: LeftOut = NOTHING
     """All that is not in the results, since the job began."""
+    left_out_by_step: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Late, skipped and dead letters, of the steps that left something out."""
+    step_watermarks: dict[str, Milliseconds | None] = field(default_factory=dict)
+    backlog: dict[str, int | None] = field(default_factory=dict)
+    """About how many records each source had not read; None: it does not know."""
+    phases: dict[str, float] = field(default_factory=dict)
+    """Seconds, by `penstock.jobs.metrics.job_metrics.PHASES`."""
+    state_bytes: int | None = None
+    """Of the files of the state. Not of each epoch: None if it was looked at a moment ago."""
 
 
 Listener = Callable[[EpochRecord], None]
@@ -233,6 +243,7 @@ def record_of(
     sinks: set[StepId],
     started_ms: Milliseconds,
     run_seconds: float,
+    backlog: Mapping[str, int | None],
 ) -> EpochRecord:
     """An epoch that has run; when it is committed `committed_ms`, `seconds` and `shed` are known."""
     left_out = left_out_by(manifest.metrics)
@@ -257,7 +268,15 @@ def record_of(
         late=left_out.late,
         dead_letters=left_out.dead_letters,
         left_out=manifest.left_out_in_all,
+        left_out_by_step=left_out_by_step(manifest.metrics),
+        step_watermarks={step: shown_watermark(watermark) for step, watermark in manifest.watermarks.items()},
+        backlog=dict(backlog),
     )
+
+
+def left_out_by_step(metrics: Mapping[str, StepMetrics]) -> dict[str, tuple[int, int, int]]:
+    counts = {step: (m.counters.get("late", 0), m.skipped, m.dead_letters) for step, m in metrics.items()}
+    return {step: found for step, found in counts.items() if any(found)}
 
 
 def watermark_lag(

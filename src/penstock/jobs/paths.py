@@ -19,6 +19,7 @@ take-over.json                    the same, of a process that is taking the job 
 mirror.json                       in a mirror: of what, and how far
 requests/<id>.json, answers/<id>.json    control
 status.json                       for people and tools; never read by the engine
+metrics/latest.json, 00.json ...  the same: what the job does, and what it did in the last hours
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ LINEAGE = "lineage"
 LEASE = "lease.json"
 TAKE_OVER = "take-over.json"
 MIRROR = "mirror.json"
+METRICS = "metrics"
+LATEST_METRICS = f"{METRICS}/latest.json"
 
 _STATE_FILE = re.compile(rf"{STATE}(?:/(?!\.)[^/\\\0\n]+)+")
 
@@ -113,6 +116,10 @@ def lineage(kind: str, identity: str) -> str:
     return f"{LINEAGE}/{kind}-{identity}.json"
 
 
+def metrics_period(number: int) -> str:
+    return f"{METRICS}/{number:02d}.json"
+
+
 def request(identity: str) -> str:
     return f"{REQUESTS}/{identity}.json"
 
@@ -135,6 +142,7 @@ _NAMED = re.compile(
     rf"{PINS}/[0-9a-f]{{32}}\.json"
     rf"|(?:{REQUESTS}|{ANSWERS})/[0-9]{{13,}}-[0-9a-f]{{8}}\.json"
     rf"|{PROGRAMS}/[0-9a-f]{{16}}\.json"
+    rf"|{METRICS}/(?:latest|[0-9]{{2}})\.json"
     rf"|{LINEAGE}/(?:savepoint|restore|fork)-[0-9A-Za-z_.@-]+\.json"
     rf"|{SAVEPOINTS}/[^/]+/(?:savepoint\.json|making\.json|{STATE}/[^/]+\.parquet)"
 )

@@ -163,7 +163,10 @@ def _route(endpoint: Endpoint, jobs: ServedJobs, limits: Limits) -> Route:
     if endpoint.body is not None:
         decode = msgspec.json.Decoder(endpoint.body).decode
 
+    note, name = jobs.measures.note, endpoint.name
+
     async def handle(request: Request) -> Response:
+        began = time.perf_counter()
         try:
             caller: Caller = request.scope["penstock.caller"]
             if not caller.may(endpoint.role):
@@ -181,9 +184,10 @@ def _route(endpoint: Endpoint, jobs: ServedJobs, limits: Limits) -> Route:
             answered = await endpoint.handler(call)
         except Exception as error:
             answered = answer_to(error)
+        note(name, answered.status if isinstance(answered, Answer) else 200, time.perf_counter() - began)
         return _response(answered)
 
-    return Route(API + endpoint.path, handle, methods=[endpoint.method], name=endpoint.name)
+    return Route(endpoint.root + endpoint.path, handle, methods=[endpoint.method], name=endpoint.name)
 
 
 def _query(given: bytes) -> list[tuple[str, str]]:

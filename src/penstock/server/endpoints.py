@@ -121,7 +121,7 @@ class Endpoint:
 
     method: Literal["GET", "POST"]
     path: str
-    """Below `/api/v1`, with parameters in braces."""
+    """Below `root`, with parameters in braces."""
     name: str
     about: str
     handler: Handler
@@ -130,6 +130,7 @@ class Endpoint:
     body: type[msgspec.Struct] | None = None
     answers: Any = None
     content_type: str = "application/json"
+    root: str = API
     errors: tuple[int, ...] = ()
     """Statuses of errors beside those that any route may answer."""
 

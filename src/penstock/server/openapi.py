@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 import penstock
-from penstock.server.endpoints import API, Endpoint
+from penstock.server.endpoints import Endpoint
 from penstock.server.problems import ProblemAnswer
 
 ALWAYS = (400, 401, 403, 404, 429, 503)
@@ -24,7 +24,7 @@ def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     _, components = msgspec.json.schema_components([*types, ProblemAnswer], ref_template=_TEMPLATE)
     paths: dict[str, dict[str, Any]] = {}
     for one in endpoints:
-        path = _PARAMETER.sub(r"{\1}", API + one.path)
+        path = _PARAMETER.sub(r"{\1}", one.root + one.path)
         paths.setdefault(path, {})[one.method.lower()] = _operation(one)
     return {
         "openapi": "3.1.0",

@@ -16,6 +16,7 @@ from penstock.query.catalog import Access, Catalog
 from penstock.query.errors import EpochNotReachedError, QueryError, UnknownJobError
 from penstock.query.reader import LOOK_EVERY_S, StateReader
 from penstock.query.reading import Reading
+from penstock.server.metrics.measures import Measures
 from penstock.server.requested import RequestBook
 from penstock.server.streams import Streams
 from penstock.storage import Storage, open_storage
@@ -138,6 +139,7 @@ class ServedJobs:
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
+        self.measures = Measures()
         self._jobs: dict[str, ServedJob] = {}
 
     def start(self) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.connectors import CollectionSource, FileSource, GeneratorSource
+from penstock.connectors import AppendLog, AppendLogSource, CollectionSource, FileSource, GeneratorSource
+from penstock.connectors.protocol import Limits, SourceContext
+from penstock.ids import JobId, StepId
 from penstock.storage import LocalStorage
 from penstock.testing.contracts import SOURCE_CHECKS, SourceCase
 from penstock.testing.contracts.source_checks import SourceCheck
@@ -37,7 +39,18 @@ def files(folder: Path) -> SourceCase:
     return SourceCase(source=source, storage=LocalStorage(folder / "job"), expected=lanes, unit=3)
 
 
-CASES = (collection, generator, files)
+def append_log(folder: Path) -> SourceCase:
+    storage = LocalStorage(folder)
+    where = SourceContext(job=JobId("job"), step=StepId("source"), storage=storage, parallelism=2)
+    AppendLogSource().enumerator(where).plan(None, Limits(records=1, bytes=1), 0)
+    records = [{"n": n} for n in range(11)]
+    with AppendLog(storage, "source") as log:
+        log.append(records[:4], id="a")
+        log.append(records[4:], id="b")
+    return SourceCase(source=AppendLogSource(), storage=storage, expected={"0": records})
+
+
+CASES = (collection, generator, files, append_log)
 
 
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)

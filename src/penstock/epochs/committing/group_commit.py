@@ -38,6 +38,7 @@ from penstock.storage import Storage
 
 log = logging.getLogger("penstock")
 
+SIZED_EVERY_S = 2.0
 WRITERS = 8
 """State files written at once."""
 
@@ -56,6 +57,10 @@ class GroupCommit:
     mirror: Mirror | None
     _writers: ThreadPoolExecutor | None = field(init=False, default=None)
     _announced: Epoch = field(init=False, default=Epoch(0))
+    _sized: float = field(init=False, default=0.0)
+    """When the files of the state were last added up."""
+    _phases: dict[str, float] = field(init=False, default_factory=dict)
+    """Of the commit under way."""
     _shed: int = field(init=False)
     """Of this, all but what the listeners were told was shed before this run."""
 
@@ -64,11 +69,13 @@ class GroupCommit:
 
     def commit(self, head: Manifest, group: list[RanEpoch]) -> Manifest:
         """One manifest for epochs that follow `head`."""
+        began = time.perf_counter()
         self._write_files([(name, data) for ran in group for name, data in ran.contents.items()])
         manifest = combined(head, group)
         manifest = msgspec.structs.replace(
             manifest, created_ms=self.setup.clock.now_ms(), state=self.compactor.adopt(grown(head.state, group))
         )
+        self._phases = {"began": began, "files": time.perf_counter() - began}
         self.publish(manifest)
         self.tell(manifest, group)
         self.compactor.consider(manifest)
@@ -77,8 +84,11 @@ class GroupCommit:
 
     def publish(self, manifest: Manifest) -> None:
         """Manifest, sinks, done."""
+        began = time.perf_counter()
         write_manifest(self.setup.storage, manifest)
+        written = time.perf_counter()
         self.complete(manifest)
+        self._phases |= {"manifest": written - began, "publish": time.perf_counter() - written}
 
     def complete(self, manifest: Manifest) -> None:
         """The manifest exists: its sinks are committed, again and again if need be."""
@@ -153,9 +163,17 @@ class GroupCommit:
         for source in self.sources:
             source.committed(manifest.sources[source.step], manifest.epoch)
         now = time.perf_counter()
+        size = None
+        if now - self._sized > SIZED_EVERY_S:
+            self._sized = now
+            size = sum(ref.size for stage in manifest.state.chains for chain in stage for ref in chain)
+        began = self._phases.pop("began", now)
         for ran in group:
+            waited = max(0.0, began - ran.started - ran.record.run_seconds)
             record = replace(
                 ran.record,
+                phases={"run": ran.record.run_seconds, "wait": waited, **self._phases},
+                state_bytes=size,
                 epoch=manifest.epoch,
                 committed_ms=self.setup.clock.now_ms(),
                 seconds=now - ran.started,

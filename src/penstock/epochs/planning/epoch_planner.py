@@ -37,6 +37,8 @@ class Decision:
     ends_repair: bool = False
     bound: Bound = UNBOUND
     """How far in event time the epoch goes."""
+    backlog: dict[str, int | None] = field(default_factory=dict)
+    """About how many records each source has not read after this, as far as it knows."""
     drained: Epoch | None = None
     """The epoch drains the job; this is the one before it."""
 
@@ -112,6 +114,7 @@ class EpochPlanner:
             final=ended,
             ends_repair=ends_repair,
             bound=bound,
+            backlog={step: plan.backlog for step, plan in plans.items()},
             drained=(committed.epoch if head.drained is None else head.drained) if drain and ended else None,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.server.endpoints import Endpoint
-from penstock.server.routes import control, jobs, keys, sources, subscriptions
+from penstock.server.routes import control, jobs, keys, metrics, sources, subscriptions
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *jobs.ENDPOINTS,
@@ -11,4 +11,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *control.ENDPOINTS,
     *subscriptions.ENDPOINTS,
     *sources.ENDPOINTS,
+    *metrics.ENDPOINTS,
 )

@@ -1,0 +1,1 @@
+"""Commands that go on showing until they are stopped."""
