@@ -66,6 +66,7 @@ PRINTS = {
     "model_scoring": "model 0: 903 payments, score 0.500 on average\n"
     "model 1: 5000 payments, score 0.486 on average\n"
     "model 2: 4097 payments, score 0.601 on average\n",
+    "read_your_writes": "anna has ordered for 12.50 EUR\nben has ordered for 3.00 EUR\nanna has ordered for 16.50 EUR\n",
     "million_keys": "00:00: 1,000,000 keys, 1,500,000 events, at most 2 of a key\n"
     "01:00: 1,000,000 keys, 1,500,000 events, at most 2 of a key\n",
 }

@@ -24,6 +24,7 @@ from penstock.diagnosis.tracebacks import folding
 from penstock.epochs.clock import Clock
 from penstock.epochs.executor import Executor
 from penstock.epochs.history import JobResult, Listener
+from penstock.epochs.log_keeper import LogKeeper
 from penstock.epochs.metrics_writer import MetricsWriter
 from penstock.epochs.setup import Setup
 from penstock.epochs.status_writer import StatusWriter
@@ -168,7 +169,7 @@ class StreamEnvironment:
         with _storage_uri(config) as uri:
             storage = open_storage(uri)
             if config.storage is not None:
-                heard_by += (StatusWriter(storage, config.name), MetricsWriter(storage, config.name))
+                heard_by += (StatusWriter(storage, config.name), MetricsWriter(storage, config.name), LogKeeper(storage))
             setup = Setup(
                 graph=self._graph,
                 config=config,

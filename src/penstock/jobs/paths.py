@@ -20,6 +20,7 @@ mirror.json                       in a mirror: of what, and how far
 requests/<id>.json, answers/<id>.json    control
 status.json                       for people and tools; never read by the engine
 metrics/latest.json, 00.json ...  the same: what the job does, and what it did in the last hours
+logs/driver.json                  the last lines that the driver has logged
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ LEASE = "lease.json"
 TAKE_OVER = "take-over.json"
 MIRROR = "mirror.json"
 METRICS = "metrics"
+DRIVER_LOG = "logs/driver.json"
 LATEST_METRICS = f"{METRICS}/latest.json"
 
 _STATE_FILE = re.compile(rf"{STATE}(?:/(?!\.)[^/\\\0\n]+)+")
@@ -183,7 +185,7 @@ _PARSERS = (term_of, epoch_of_manifest, epoch_of_done, epoch_of_intent, term_of_
 def is_ours(path: str) -> bool:
     """A path that this module makes."""
     return (
-        path in (JOB, STATUS, LEASE, TAKE_OVER, MIRROR)
+        path in (JOB, STATUS, LEASE, TAKE_OVER, MIRROR, DRIVER_LOG)
         or any(parse(path) is not None for parse in _PARSERS)
         or _NAMED.fullmatch(path) is not None
     )

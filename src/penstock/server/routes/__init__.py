@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.server.endpoints import Endpoint
-from penstock.server.routes import control, jobs, keys, metrics, sources, subscriptions
+from penstock.server.routes import control, jobs, keys, logs, metrics, sources, subscriptions
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *jobs.ENDPOINTS,
@@ -12,4 +12,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *subscriptions.ENDPOINTS,
     *sources.ENDPOINTS,
     *metrics.ENDPOINTS,
+    *logs.ENDPOINTS,
 )
