@@ -60,6 +60,7 @@ class StateReader:
         self._layout: tuple[str, int] | None = None
         self._beside: dict[Place, Viewed] = {}
         self._own: dict[Place, OwnStore] = {}
+        self._lacking: set[Place] = set()
 
     # --- what is read
 
@@ -176,6 +177,8 @@ class StateReader:
                 return made
             newer = self.epochs.look()
             if newer.epoch == manifest.epoch:
+                for place in self._lacking:  # the job's store of it is no use: from now on one is filled here
+                    self._own_store(place, manifest)
                 break
             manifest = newer
         if self._current is not None:
@@ -190,6 +193,7 @@ class StateReader:
 
     def _at_once(self, manifest: Manifest) -> Reading | None:
         """All partitions at the manifest's epoch; None if one of them cannot be."""
+        self._lacking.clear()
         parts: dict[tuple[int, int], Reads] = {}
         views: list[StoreView] = []
         try:
@@ -214,11 +218,12 @@ class StateReader:
             if tail is not None:
                 if view is not None:
                     views.append(view)
+                if store is self._beside.get(place) and (own := self._own.pop(place, None)) is not None:
+                    own.close()  # it stood in for the job's
                 return tail
             if view is not None:
                 view.close()
-        if not self._is_own(place):
-            self._own_store(place, manifest)  # from now on it is followed
+        self._lacking.add(place)
         return None
 
     def _stores(self, place: Place, manifest: Manifest) -> list[Viewed]:

@@ -24,11 +24,12 @@ class ValueGetter:
         self._reader = reader
         self._catalog = catalog
         self._names = step, state
-        self._encode = key_codec(key_type).encode
+        self.encode = key_codec(key_type).encode
         self._decode = state_codec(declared).decode
         self._result = declared.aggregate.result if isinstance(declared, AggregatingState) else None
         self._absent: Callable[[], Any] = declared.fresh_default if isinstance(declared, ValueState) else lambda: None
-        self._reading: Reading | None = None
+        self.reading: Reading | None = None
+        self.state_number = -1
         self._until = 0.0
         self._of: Callable[[bytes], int]
         self._gets: list[tuple[bytes, Callable[[bytes], bytes | None]]]
@@ -36,12 +37,12 @@ class ValueGetter:
     @property
     def epoch(self) -> Epoch | None:
         """Of the value that was given last."""
-        return None if self._reading is None else self._reading.epoch
+        return None if self.reading is None else self.reading.epoch
 
     def __call__(self, key: Any) -> Any:
         if monotonic() >= self._until:
             self._renew()
-        encoded = self._encode(key)
+        encoded = self.encode(key)
         head, get = self._gets[self._of(encoded)]
         data = get(head + encoded)
         if data is None:
@@ -50,9 +51,9 @@ class ValueGetter:
         return value if self._result is None else self._result(value)
 
     def close(self) -> None:
-        if self._reading is not None:
-            self._reading.close()
-            self._reading = None
+        if self.reading is not None:
+            self.reading.close()
+            self.reading = None
         self._until = 0.0
 
     def _renew(self) -> None:
@@ -64,12 +65,12 @@ class ValueGetter:
                 raise BadRequestError(
                     f"state {self._names[1]!r} of step {self._names[0]!r} has no single value for a key", hint="use get()"
                 )
-            number = view.number
+            number = self.state_number = view.number
             parts = [reading.part(number, group) for group in reading.groups]
             self._gets = [(value_prefix(group, number), part.get) for group, part in enumerate(parts)]
             self._of = view.key_groups.of
         except BaseException:
             reading.close()
             raise
-        self._reading = reading
+        self.reading = reading
         self._until = monotonic() + self._reader.look_every_s
