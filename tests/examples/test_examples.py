@@ -67,6 +67,7 @@ PRINTS = {
     "model 1: 5000 payments, score 0.486 on average\n"
     "model 2: 4097 payments, score 0.601 on average\n",
     "read_your_writes": "anna has ordered for 12.50 EUR\nben has ordered for 3.00 EUR\nanna has ordered for 16.50 EUR\n",
+    "query_tweets": "until 01:00 tweet 3 was seen 2 times and clicked 1 times\n",
     "million_keys": "00:00: 1,000,000 keys, 1,500,000 events, at most 2 of a key\n"
     "01:00: 1,000,000 keys, 1,500,000 events, at most 2 of a key\n",
 }

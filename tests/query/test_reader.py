@@ -14,6 +14,7 @@ from penstock import StreamEnvironment
 from penstock.epochs.history import EpochRecord
 from penstock.ids import Epoch
 from penstock.jobs.terms import open_job
+from penstock.query import Closed, EmbeddedReader
 from penstock.query.errors import EpochGoneError, NotHereError, RestoringError
 from penstock.query.reader import StateReader
 from penstock.query.reading import Reading, from_files
@@ -21,7 +22,7 @@ from penstock.storage import LocalStorage
 from penstock.testing import Cut, ScriptedSource
 from penstock.testing.running import close_stores
 from tests.laws.trying import Crash, Interrupted, crash, program, run
-from tests.snapshots.shops import orders
+from tests.snapshots.shops import Ledger, orders
 from tests.snapshots.shops import program as shops
 
 Content = dict[tuple[int, int], list[tuple[bytes, bytes]]]
@@ -193,3 +194,27 @@ def test_a_reading_outlives_the_next_one(tmp_path: Path) -> None:
         reader.rest()
         assert content(first) == before
         first.close()
+
+
+def test_windows_are_open_or_closed_and_never_both(tmp_path: Path) -> None:
+    """At every epoch the windows of a key hold all of its orders, each once."""
+    script: list[Any] = []
+    for epoch in range(8):
+        script += [*orders(epoch * 200, 200), Cut()]
+    storage, local = str(tmp_path / "job"), str(tmp_path / "local")
+    env = shops(ScriptedSource(script), tmp_path / "out", storage=storage, local_dir=local, keep=100)
+    seen: list[tuple[int, int]] = []
+
+    def listener(record: EpochRecord) -> None:
+        with EmbeddedReader(storage, local_dir=local, look_every_s=0) as reader:
+            found = reader.windows("hourly", "slices", "shop-3", Closed(folder=str(tmp_path / "out" / "hourly"), key="shop"))
+            ends = [window.end for window in found.value]
+            assert ends == sorted(set(ends))
+            counted = sum(window.value["count" if window.closed else "count()"] for window in found.value)
+            whole = reader.get("ledger", "orders", "shop-3", Ledger.orders, at=found.epoch)
+            assert counted == whole.value
+            seen.append((sum(window.closed for window in found.value), len(found.value)))
+
+    env.execute(listener=listener, until_idle=True)
+    assert max(closed for closed, _ in seen) >= 2
+    assert any(closed < every for closed, every in seen)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.ids import Epoch
-from penstock.query.answers import many_values, shown_watermark
+from penstock.query.answers import many_values, shown_watermark, value_of
 from penstock.query.catalog import Access, Catalog
 from penstock.query.client.decoding import Answered, RawAnswer, absent, decoded
 from penstock.query.reader import LOOK_EVERY_S, StateReader
 from penstock.query.reading import Reading
 from penstock.query.value_getter import ValueGetter
+from penstock.query.windows_of_key import Closed, WindowOfKey, closed_windows, merged, open_windows, published_until, went_on
 from penstock.state.descriptors import State
 
 
@@ -66,6 +67,20 @@ class EmbeddedReader:
             found = many_values(self._catalog, reading, step, state, keys)
             watermark = shown_watermark(reading, step)
             return Answered(epoch=reading.epoch, watermark=watermark, value=[one.value for one in found])
+
+    def windows(self, step: str, state: str, key: Any, closed: Closed, *, wait_s: float = 5.0) -> Answered[list[WindowOfKey]]:
+        """A key's tumbling windows by their end: the open ones from state, the closed ones from a file sink's output. All are of
+        one epoch, whose output is waited for."""
+        while True:
+            with self._reading() as reading:
+                view = self._catalog.view(reading, step, state)
+                found = value_of(reading, view, view.key_of_value(key))
+            published_until(self._reader, found.epoch, wait_s)
+            rows = list(closed_windows(closed, key, found.epoch))
+            if not went_on(closed, found.epoch):
+                value = merged(open_windows(found.value), rows)
+                return Answered(epoch=found.epoch, watermark=found.watermark, value=value, found=bool(value))
+            self._reader.refresh()
 
     def values(self, step: str, state: str, declared: State, key_type: Any = None) -> ValueGetter:
         """What gives the newest value of a key: the fastest way, for many gets of a state with one value for each key."""
