@@ -15,6 +15,7 @@ from penstock.epochs.history import EpochRecord
 from penstock.ids import Epoch
 from penstock.jobs.terms import open_job
 from penstock.query import Closed, EmbeddedReader
+from penstock.query.deltas import Tail
 from penstock.query.errors import EpochGoneError, NotHereError, RestoringError
 from penstock.query.reader import StateReader
 from penstock.query.reading import Reading, from_files
@@ -43,6 +44,8 @@ class Looking:
         self.readers = readers
         self.seen: dict[StateReader, list[int]] = {}
         self.sizes: list[int] = []
+        self.beside = 0
+        """How often a store of the job's was read."""
 
     def __call__(self, record: EpochRecord) -> None:
         for reader in self.readers:
@@ -56,6 +59,9 @@ class Looking:
             here = {place: entries for place, entries in expected.items() if place[1] in reading.groups}
             assert content(reading) == here
             self.seen.setdefault(reader, []).append(reading.epoch)
+            self.beside += (
+                any(isinstance(part, Tail) and part.has_store for part in reading.parts.values()) and not reader.replica
+            )
             self.sizes.append(len(here))
 
     def check(self) -> None:
@@ -101,6 +107,7 @@ def test_what_is_read_is_one_epoch(cut: int, parallelism: int, store: str, compa
 
         env.execute(listener=listener, until_idle=True)
         looking.check()
+        assert store == "memory" or looking.beside
         for reader in looking.readers:
             reader.close()
         close_stores(folder)

@@ -9,9 +9,11 @@ import httpx
 import pytest
 
 from penstock import ListState, MapState, ReducingState, ValueState
+from penstock.jobs.terms import open_job
 from penstock.query import AsyncClient
 from penstock.query.catalog import Access
 from penstock.query.errors import UnknownKeyError
+from penstock.storage import LocalStorage
 from tests.server.serving import BASE, ask, asked
 from tests.snapshots.shops import Best, Ledger, run_some
 
@@ -199,3 +201,17 @@ def test_servers_that_have_some_key_groups_each(storage: str, tmp_path: Any) -> 
         assert shown["lag"] == 0
 
     ask(work, storage, sources={"replica": True, "key_groups": range(64), "local_dir": str(tmp_path / "a")})
+
+
+def test_a_job_that_restores_says_when_to_ask_again(tmp_path: Any) -> None:
+    open_job(LocalStorage(str(tmp_path / "new")), "shops", 128, otherwise=128)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        answer = await client.get(f"{STATE}/orders/shop-3")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "restoring")
+        assert int(answer.headers["retry-after"]) >= 1
+        shown = (await client.get("/api/v1/jobs/shops")).json()
+        assert shown["epoch"] is None
+        assert shown["problem"]
+
+    ask(work, str(tmp_path / "new"))

@@ -80,6 +80,7 @@ class Tail:
     """A store's content (None: there is none) with files on top, the oldest first."""
 
     def __init__(self, below: StoreView | None, files: Sequence[FileEntries]) -> None:
+        self.has_store = below is not None
         self._below = below
         self._files = list(files)
         self._newest_first = [file.values for file in reversed(files)]

@@ -46,7 +46,7 @@ class Reading:
         self.lock = threading.RLock()
         self.found: dict[tuple[str, str], Any] = {}
         """For who looks states up by name: what was found."""
-        self._parts = parts
+        self.parts = parts
         self._views = views
         self._users = 1
         layout = manifest.state
@@ -66,7 +66,7 @@ class Reading:
         if found is None:
             layout, stage = self.manifest.state, self._stage_of[number]
             count, parallelism = layout.max_parallelism, layout.parallelism
-            parts = [self._parts.get((stage, partition_of(group, parallelism, count))) for group in range(count)]
+            parts = [self.parts.get((stage, partition_of(group, parallelism, count))) for group in range(count)]
             found = self._by_group[number] = [part if group in self.groups else None for group, part in enumerate(parts)]
         return found
 
@@ -74,7 +74,7 @@ class Reading:
         """Where a group of a state is read."""
         layout = self.manifest.state
         if group == SHARED_GROUP:
-            part = self._parts.get((self._stage_of[number], layout.parallelism - 1))
+            part = self.parts.get((self._stage_of[number], layout.parallelism - 1))
             here = self.groups.stop == layout.max_parallelism
         else:
             part = self.by_group(number)[group]

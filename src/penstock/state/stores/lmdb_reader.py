@@ -15,8 +15,9 @@ from collections.abc import Callable
 import lmdb
 
 from penstock.state.stores.directories import current_directory, take_lease
+from penstock.state.stores.lmdb_store import LmdbStore
 from penstock.state.stores.lmdb_view import LmdbView
-from penstock.state.stores.store import StoreBrokenError
+from penstock.state.stores.store import StoreBrokenError, open_stores
 
 MAP_SIZE = 16 << 30
 
@@ -38,6 +39,10 @@ class LmdbReader:
         directory = current_directory(self._folder)
         if directory is None:
             return None
+        for store in open_stores():
+            if store.path == directory and isinstance(store, LmdbStore):  # by the job, in this process: LMDB opens it once
+                self.close()
+                return store.view()
         if directory != self._directory:
             self.close()
             self._open(directory)
