@@ -53,7 +53,7 @@ def run_job(folder: str, keys: int, rate: float, executor: str) -> None:
         return pa.record_batch({"key": (np.asarray(numbers) * 7919) % keys, "n": np.ones(len(numbers), dtype=np.int64)})
 
     env = StreamEnvironment(
-        "counts", executor=executor, parallelism=2, storage=f"{folder}/storage", local_dir=f"{folder}/local", keep=100_000
+        "counts", executor=executor, parallelism=2, storage=f"{folder}/storage", local_dir=f"{folder}/local", keep=500
     )
     stream = env.from_source(GeneratorSource(events, rate=rate, vectorised=True), name="events")
     sums = stream.key_by("key").sum("n", name="counts", state_type=ValueState(int, queryable=True))
@@ -133,17 +133,21 @@ def main() -> int:
         began = time.time()
         time.sleep(given.seconds)
         alone = commits.between(began, time.time())
-        say("with queries, and a replica")
+        say("with queries")
         local = ("--local-dir", str(folder / "local"))
-        url, replica = serve(*local), serve("--replica", "--local-dir", str(folder / "replica"))
+        url = serve(*local)
+        gets_began = time.time()
+        asked = gets(url)
+        beside = commits.between(gets_began + 2, time.time())
+        say("with a replica")
+        replica = serve("--replica", "--local-dir", str(folder / "replica"))
+        time.sleep(8)
         answered = Answered(replica)
-        time.sleep(10)
         answered.start()
         began = time.time()
-        asked = gets(url)
-        ended = time.time()
+        time.sleep(given.seconds)
         answered.stop()
-        beside = commits.between(began, ended)
+        followed = commits.between(began, time.time())
         say("with the job stopped")
         job.send_signal(signal.SIGKILL)  # so that its local state stays
         job.wait()
@@ -161,7 +165,7 @@ def main() -> int:
     without, with_queries = p99([late for *_, late in alone]), p99([late for *_, late in beside])
     report.ratio("commit_p99", with_queries, without)
     report.ratio("embedded", embedded, bare)
-    lags, behind = answered.lags(beside)
+    lags, behind = answered.lags(followed)
     windowed = windowed_gets(folder)
     report.rates = {"embedded": round(embedded), "bare_lmdb": round(bare), "windowed": round(windowed)}
     report.details = {

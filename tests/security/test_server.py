@@ -34,7 +34,7 @@ from tests.snapshots.shops import run_some
 TOKENS: dict[str, str] = {role: f"{role}-0123456789abcdef" for role in ROLES if role != "anyone"}
 VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 CHANGE_SOMETHING = ("stop_job", "rescale_job", "make_savepoint")
-PLACES = {"job": "shops", "step": "ledger", "state": "orders", "key": "shop-3", "id": "0" * 32}
+PLACES = {"job": "shops", "step": "ledger", "state": "orders", "key": "shop-3", "id": "0" * 32, "source": "orders"}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,8 @@ def path_of(endpoint: Endpoint, **places: str) -> str:
 
 
 def body_of(endpoint: Endpoint) -> Any:
-    return {"keys": ["shop-3"]} if endpoint.name == "read_keys" else {"parallelism": 2} if endpoint.name == "rescale_job" else {}
+    bodies = {"read_keys": {"keys": ["shop-3"]}, "rescale_job": {"parallelism": 2}, "append_records": {"records": [{}]}}
+    return bodies.get(endpoint.name, {})
 
 
 def endless(endpoint: Endpoint) -> bool:
