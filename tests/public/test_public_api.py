@@ -26,6 +26,7 @@ import penstock.config
 import penstock.connectors
 import penstock.connectors.formats
 import penstock.connectors.kafka
+import penstock.connectors.postgres
 import penstock.contexts
 import penstock.expressions
 import penstock.functions
@@ -54,6 +55,7 @@ MODULES = [
     penstock.timing,
     penstock.connectors,
     penstock.connectors.kafka,
+    penstock.connectors.postgres,
     penstock.connectors.formats,
     penstock.config,
     penstock.query,

@@ -26,6 +26,13 @@ KAFKA = Connector(
     needs=("confluent_kafka",),
     extra="penstock[kafka]",
 )
+POSTGRES = Connector(
+    "tables of PostgreSQL, exactly once",
+    module="penstock.connectors.postgres",
+    sinks=("PostgresSink",),
+    needs=("psycopg",),
+    extra="penstock[postgres]",
+)
 SPARK = Connector(
     "anything that Spark can read, as DataFrame or stream",
     module="penstock.connectors.spark_feed.source",
