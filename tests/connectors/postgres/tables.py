@@ -19,7 +19,8 @@ def new_table() -> str:
 def run(server: PostgresServer, statement: str, *values: Any) -> list[Any]:
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         done = connection.execute(statement.encode(), values or None)
-        return done.fetchall() if done.description else []
+        rows: list[Any] = done.fetchall() if done.description else []
+        return rows
 
 
 def content(server: PostgresServer, table: str, columns: str = "*", order: str = "ctid") -> list[Any]:
