@@ -8,7 +8,7 @@ BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
 CODE   = $(wildcard src tests examples)
 
-BENCHMARKS := keyed_process windows joins expressions async_io state_size latency soak snapshots recovery kafka
+BENCHMARKS := keyed_process windows cep joins expressions async_io state_size latency soak snapshots recovery kafka
 KILLS ?= 50
 FAULTS ?= 30
 SEED  ?=

@@ -11,6 +11,8 @@ import re
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -73,6 +75,27 @@ def usage(root: int) -> dict[str, dict[str, Any]]:
         if name in _KINDS:
             sums["monitors"], sums["pools"] = monitors, dict(threads)
     return used
+
+
+@contextmanager
+def peak_memory(every: float = 0.5) -> Iterator[Callable[[], int]]:
+    """How much this process and those below it hold together at most while this lasts, in bytes, by samples."""
+    most, stopped = 0, threading.Event()
+
+    def sample() -> None:
+        nonlocal most
+        while True:
+            most = max(most, sum(kind["rss"] for kind in usage(os.getpid()).values()))
+            if stopped.wait(every):
+                return
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield lambda: most
+    finally:
+        stopped.set()
+        thread.join()
 
 
 class Sampler:

@@ -35,24 +35,10 @@ def main(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(parameters: dict[str, Any], folder: str, name: str) -> float:
-    from pyflink.common import Configuration
     from pyflink.table import EnvironmentSettings, TableEnvironment
 
-    configuration = Configuration()
-    for key, value in {
-        "restart-strategy.type": "none",  # otherwise a job that fails is started again for ever
-        "parallelism.default": str(parameters["processes"]),
-        "pipeline.object-reuse": "true",
-        "table.local-time-zone": "UTC",
-        "taskmanager.memory.managed.size": "1g",
-        "execution.checkpointing.interval": f"{CHECKPOINT_SECONDS} s",
-        "execution.checkpointing.dir": Path("checkpoints").resolve().as_uri(),
-        "execution.checkpointing.checkpoints-after-tasks-finish": "false",
-        "io.tmp.dirs": os.environ["TMPDIR"],
-    }.items():
-        configuration.set_string(key, value)
     tables = TableEnvironment.create(
-        EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(configuration).build()
+        EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(configuration_of(parameters)).build()
     )
     tables.execute_sql(f"""
         CREATE TABLE events (
@@ -71,6 +57,26 @@ def _run(parameters: dict[str, Any], folder: str, name: str) -> float:
         """)
     result.wait()
     return float(result.get_job_client().get_job_execution_result().result().get_net_runtime()) / 1000
+
+
+def configuration_of(parameters: dict[str, Any]) -> Any:
+    """How all of Flink's contenders run."""
+    from pyflink.common import Configuration
+
+    configuration = Configuration()
+    for key, value in {
+        "restart-strategy.type": "none",  # otherwise a job that fails is started again for ever
+        "parallelism.default": str(parameters["processes"]),
+        "pipeline.object-reuse": "true",
+        "table.local-time-zone": "UTC",
+        "taskmanager.memory.managed.size": "1g",
+        "execution.checkpointing.interval": f"{CHECKPOINT_SECONDS} s",
+        "execution.checkpointing.dir": Path("checkpoints").resolve().as_uri(),
+        "execution.checkpointing.checkpoints-after-tasks-finish": "false",
+        "io.tmp.dirs": os.environ["TMPDIR"],
+    }.items():
+        configuration.set_string(key, value)
+    return configuration
 
 
 def _window(parameters: dict[str, Any]) -> str:

@@ -36,6 +36,11 @@ PRINTS = {
     "dead_letters": 'rejected> KeyError in parse: {"sensor": "c"}\n',
     "kill_and_resume": "resumed: 20000 counts, lost 0, repeated 0\n",
     "window_word_count": " 0 s to  5 s: 3 be\n 0 s to  5 s: 3 to\n 5 s to 10 s: 3 the\n",
+    "login_fraud": "ann: 3 failures in AT, then a success in BR\n",
+    "strict_run": "c0 a2 a3 a4 b7\nc0 a2 a3 b7\nc0 a2 b7\n",
+    "sensor_timeouts": "hall: open for 12 s\nleft open> cellar: open since 5 s, nobody closed it by 35 s\n"
+    "left open> hall: open since 70 s, nobody closed it by 100 s\n",
+    "dynamic_rules": "testing 1: 0.5, then 80\ntesting 2: 0.9, then 300\nrejected> a pattern misses 'version'\n",
     "room_temperatures": "study    08:00  16.0 on average of 6, 16.0 at most\n"
     "study    09:00  19.0 on average of 6, 22.0 at most\n"
     "study    10:00  22.0 on average of 6, 22.0 at most\n",

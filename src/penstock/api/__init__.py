@@ -17,7 +17,7 @@ from penstock.api.joined import Join, TemporalJoin
 from penstock.api.joining import IntervalJoin
 from penstock.api.keyed import KeyedStream
 from penstock.api.loop import Loop
-from penstock.api.patterns import PatternStream
+from penstock.api.patterns import PatternStream, RuleStream
 from penstock.api.stream import DataStream, SplitStream
 from penstock.api.windowed import WindowedStream
 from penstock.api.windowed_joins import CoGrouped, WindowedCoGroup, WindowJoin
@@ -41,6 +41,7 @@ __all__ = [
     "KeyedStream",
     "Loop",
     "PatternStream",
+    "RuleStream",
     "SplitStream",
     "StreamEnvironment",
     "TemporalJoin",

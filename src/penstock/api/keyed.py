@@ -14,7 +14,7 @@ from penstock.api.connected import (
 )
 from penstock.api.joined import Join, TemporalJoin
 from penstock.api.joining import IntervalJoin, TwoStreams
-from penstock.api.patterns import PatternStream, pattern_stream
+from penstock.api.patterns import PatternStream, RuleStream, pattern_stream, rule_stream
 from penstock.api.stream import DataStream
 from penstock.api.windowed import WindowedStream, windowed
 from penstock.api.windowed_joins import CoGrouped
@@ -252,6 +252,35 @@ class KeyedStream(DataStream[T], Generic[K, T]):
         exchange = self._exchange
         definition = UpdatingProcess(body=function, key_type=exchange.key_type, key_fields=exchange.key_fields, label=label)
         return self._then(definition, name, label, previous_names)
+
+    def patterns(
+        self,
+        rules: DataStream[Any],
+        *,
+        rejected: OutputTag[Any] | None = None,
+        late: OutputTag[T] | None = None,
+        time: TimeDomain = "event",
+        ties: Callable[[T], Any] | None = None,
+        state_type: Any = None,
+        max_partial_matches: int = 10_000,
+        when_full: WhenFull = "fail",
+    ) -> RuleStream[T]:
+        """Look for the patterns of rules, which a stream adds, changes and removes by id while the job runs.
+
+        A record of `rules` is an object, or its JSON: `{"rule": id, "version": 2, "pattern": {...}, "on_change": "keep"}`, or
+        `{"rule": id, "remove": true}`; what is malformed goes to the side output `rejected`. The rest: as of `pattern`.
+        """
+        return rule_stream(
+            self,
+            rules,
+            rejected,
+            late=late,
+            time=time,
+            ties=ties,
+            state_type=state_type,
+            max_partial_matches=max_partial_matches,
+            when_full=when_full,
+        )
 
     def _keyed(
         self, function: Any, label: str, name: str | None, previous_names: Sequence[str], errors: ErrorPolicy = "fail"

@@ -6,8 +6,9 @@ stages. What a program uses is named here. Imports `plan/`, `runtime/`, `state/`
 """
 
 from penstock.cep.checking import PatternError
-from penstock.cep.functions import Match, PatternContext, PatternFunction
+from penstock.cep.functions import Match, PatternContext, PatternFunction, RuleMatch
 from penstock.cep.pattern import Pattern
+from penstock.cep.rules.change import RejectedRule
 from penstock.cep.skipping import SkipStrategy
 
-__all__ = ["Match", "Pattern", "PatternContext", "PatternError", "PatternFunction", "SkipStrategy"]
+__all__ = ["Match", "Pattern", "PatternContext", "PatternError", "PatternFunction", "RejectedRule", "RuleMatch", "SkipStrategy"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from penstock.contexts import ProcessContext, RuntimeContext
@@ -29,6 +30,16 @@ class PatternContext(ProcessContext):
         self.rule_version: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RuleMatch(Generic[T]):
+    """A match of a rule: whose it is, and its events by stage."""
+
+    rule: str
+    version: int
+    key: Any
+    events: Match[T]
+
+
 class PatternFunction(Function, Generic[T, U]):
     """Sees each match, and each partial match whose time is over.
 
@@ -49,11 +60,16 @@ class PatternFunction(Function, Generic[T, U]):
 class PatternBody(Function):
     """What is done with matches: `select` a record of each, `flat_select` any number, or `process` them."""
 
-    def __init__(self, kind: str, function: Any, timed_out: Any = None, timed_out_tag: str | None = None) -> None:
+    def __init__(
+        self, kind: str, function: Any, timed_out: Any = None, timed_out_tag: str | None = None, *, of_rules: bool = False
+    ) -> None:
         self.kind = kind
         self.function = function
         self.timed_out = timed_out
         self.timed_out_tag = timed_out_tag
+        self.of_rules = of_rules
+        self.automata: dict[tuple[str, int], Any] = {}
+        """Of rules, by id and version: kept as long as the function is."""
 
     @property
     def wants_timed_out(self) -> bool:
@@ -88,14 +104,24 @@ class PatternBody(Function):
         """The records that a match makes, or None."""
         if self.kind == "process":
             return self.function.process_match(match, ctx)
-        return [self.function(match)] if self.kind == "select" else self.function(match)
+        given = self._named(match, ctx)
+        return [self.function(given)] if self.kind == "select" else self.function(given)
 
     def of_timed_out(self, match: Match[Any], ctx: PatternContext) -> None:
         if self.kind == "process":
             self.function.process_timed_out(match, ctx)
             return
         tag: OutputTag[Any] = OutputTag(str(self.timed_out_tag))
-        made = match if self.timed_out is None else self.timed_out(match)
+        given = self._named(match, ctx)
+        made = given if self.timed_out is None else self.timed_out(given)
         several = self.kind == "flat_select" and self.timed_out is not None
         for value in (made or ()) if several else (made,):
             ctx.output(tag, value)
+
+    def _named(self, match: Match[Any], ctx: PatternContext) -> Any:
+        """With rules a match says whose it is."""
+        if not self.of_rules:
+            return match
+        assert ctx.rule is not None
+        assert ctx.rule_version is not None
+        return RuleMatch(ctx.rule, ctx.rule_version, ctx.key, match)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import msgspec
+
 from penstock.cep.checking import check_new, check_pattern, refuse
 from penstock.cep.conditions import Both, Either, OfClass, condition_of
 from penstock.cep.skipping import SkipStrategy
@@ -187,6 +189,20 @@ class Pattern:
         """Itself, if it is complete and legal: done by every step that takes a pattern."""
         check_pattern(self.stages, self.skip, self.within_ms)
         return self
+
+    def to_json(self) -> str:
+        """As JSON, for rules. Conditions are expressions over columns."""
+        from penstock.cep.rules.json_form import pattern_to_data
+
+        return msgspec.json.encode(pattern_to_data(self)).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Pattern:
+        """The pattern that a JSON text gives. `PlanError` says what is wrong with it."""
+        from penstock.cep.rules.change import decoded
+        from penstock.cep.rules.json_form import pattern_from_data
+
+        return pattern_from_data(decoded(text))
 
     def describe(self) -> str:
         parts = [

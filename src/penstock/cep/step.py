@@ -1,13 +1,13 @@
-"""The pattern step: a frozen definition that the plan can inspect, and makes the operator."""
+"""Pattern steps: a frozen definition that the plan can inspect, and makes the operator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from penstock.cep.automaton import Automaton
-from penstock.cep.conditions import OfEvent, OfMatch, in_bulk, leaves, why_not_in_bulk
+from penstock.cep.conditions import OfColumns, OfEvent, OfMatch, in_bulk, leaves, why_not_in_bulk
 from penstock.cep.functions import PatternBody
 from penstock.cep.pattern import Pattern
 from penstock.errors import PlanError
@@ -15,7 +15,6 @@ from penstock.functions import Call, call_of
 from penstock.ids import StepId
 from penstock.plan.definition import Definition, KeyFields, StateDeclaration, Takes
 from penstock.plan.expressions.checking import check
-from penstock.plan.expressions.nodes import Node
 from penstock.plan.schema import Schema
 from penstock.runtime.operators.operator import Operator
 from penstock.runtime.services import TIMER_STATES, Services
@@ -30,11 +29,9 @@ WhenFull = Literal["fail", "drop_oldest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PatternStep(Definition):
-    """A pattern on a keyed stream. `event_type`: of the events that are kept; `ties`: gives the order of events of one time."""
+class KeyedPatterns(Definition):
+    """Patterns on a keyed stream. `event_type`: of the events that are kept; `ties`: gives the order of events of one time."""
 
-    pattern: Pattern
-    automaton: Automaton
     body: PatternBody
     key_type: Any = None
     key_fields: KeyFields | None = None
@@ -44,8 +41,6 @@ class PatternStep(Definition):
     ties: Callable[[Any], Any] | None = None
     max_partial_matches: int = 10_000
     when_full: WhenFull = "fail"
-    where: str = field(default="")
-    """The line that made it."""
     sees_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -58,32 +53,23 @@ class PatternStep(Definition):
         if self.late is not None and self.time == "processing":
             raise PlanError("nothing is late in processing time", hint="leave late= out")
 
-    @property
-    def kind(self) -> str:
-        return "pattern"
-
     def function(self) -> Any:
         return self.body.function
 
     def calls(self) -> tuple[Call, ...]:
-        found = list(self.body.calls())
-        for condition in self.automaton.conditions:
-            for leaf in leaves(condition):
-                if isinstance(leaf, OfMatch):
-                    found.append(call_of(leaf.function, "condition", "event", "match"))
-                elif isinstance(leaf, OfEvent):
-                    found.append(call_of(leaf.function, "condition", "event"))
-        if self.ties is not None:
-            found.append(call_of(self.ties, "ties", "event"))
-        return tuple(found)
+        return self.body.calls() if self.ties is None else (*self.body.calls(), call_of(self.ties, "ties", "event"))
 
-    def takes(self, given: int) -> tuple[Takes, ...]:
-        return (Takes(keyed=True, key_type=self.key_type),)
+    def kept(self) -> str:
+        """What partial matches depend on, as text."""
+        raise NotImplementedError
 
-    def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
-        for node in self._nodes():
-            check(node, inputs[0])
-        return None
+    def lanes(self) -> Iterator[Lane]:
+        """The patterns that are known when the job is built."""
+        raise NotImplementedError
+
+    def describe(self) -> dict[str, str]:
+        """For explain."""
+        raise NotImplementedError
 
     def key_states(self) -> dict[str, State]:
         """State per key, by name."""
@@ -94,7 +80,7 @@ class PatternStep(Definition):
         several: Any = None if event is None else list[event]
         return {"matches": ValueState(StoredKey), "events": MapState(int, typed), "waiting": MapState(int, several)}
 
-    def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
+    def keyed_declarations(self, step: StepId) -> tuple[StateDeclaration, ...]:
         keys: dict[str, Any] = {"key_type": self.key_type, "key_fields": self.key_fields}
         return tuple(
             StateDeclaration(
@@ -102,6 +88,41 @@ class PatternStep(Definition):
             )
             for name, state in self.key_states().items()
         ) + tuple(StateDeclaration(step=step, name=name, state=None, kind=TIMERS.name, **keys) for name in TIMER_STATES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatternStep(KeyedPatterns):
+    """One pattern, of the program."""
+
+    pattern: Pattern
+    automaton: Automaton
+
+    @property
+    def kind(self) -> str:
+        return "pattern"
+
+    def calls(self) -> tuple[Call, ...]:
+        found = list(super(PatternStep, self).calls())
+        for condition in self.automaton.conditions:
+            for leaf in leaves(condition):
+                if isinstance(leaf, OfMatch):
+                    found.append(call_of(leaf.function, "condition", "event", "match"))
+                elif isinstance(leaf, OfEvent):
+                    found.append(call_of(leaf.function, "condition", "event"))
+        return tuple(found)
+
+    def takes(self, given: int) -> tuple[Takes, ...]:
+        return (Takes(keyed=True, key_type=self.key_type),)
+
+    def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
+        for condition in self.automaton.conditions:
+            for leaf in leaves(condition):
+                if isinstance(leaf, OfColumns):
+                    check(leaf.node, inputs[0])
+        return None
+
+    def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
+        return self.keyed_declarations(step)
 
     def kept(self) -> str:
         """What partial matches depend on: stages, how they follow and how often they occur; not conditions and times."""
@@ -130,11 +151,3 @@ class PatternStep(Definition):
         if rest:
             shown["event by event"] = "; ".join(rest)
         return shown
-
-    def _nodes(self) -> Iterator[Node]:
-        from penstock.cep.conditions import OfColumns
-
-        for condition in self.automaton.conditions:
-            for leaf in leaves(condition):
-                if isinstance(leaf, OfColumns):
-                    yield leaf.node

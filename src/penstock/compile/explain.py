@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from penstock.cep.step import PatternStep
+from penstock.cep.step import KeyedPatterns
 from penstock.changes import APPENDS, KINDS
 from penstock.compile.compiler import claim
 from penstock.compile.order import OrderNotes, summary_of
@@ -131,7 +131,7 @@ def _step(node: Node, stage: int, order: OrderNotes) -> dict[str, Any]:
         step["expressions"] = definition.describe()
     if isinstance(definition, AsyncMap | LookupJoin):
         step["calls"] = definition.describe()
-    if isinstance(definition, PatternStep):
+    if isinstance(definition, KeyedPatterns):
         step["pattern"] = definition.describe()
     if isinstance(definition, WindowStep):
         step["window"] = {**definition.describe(), "path": f"record by record, not over columns: {why_not_columnar(definition)}"}

@@ -19,11 +19,14 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Lane:
-    """`id`: of the rule; empty for the pattern of the program."""
+    """`id`: of the rule; empty for the pattern of the program. `valid_from`: partial matches of older versions are dropped."""
 
-    def __init__(self, id: str, automaton: Automaton, *, version: int = 0, limit: int = 0, drops: bool = False) -> None:
+    def __init__(
+        self, id: str, automaton: Automaton, *, version: int = 0, valid_from: int = 0, limit: int = 0, drops: bool = False
+    ) -> None:
         self.id = id
         self.version = version
+        self.valid_from = valid_from
         self.automaton = automaton
         self.matcher = Matcher(automaton, limit=limit, drops=drops)
         self.atoms = self.matcher.atoms

@@ -24,7 +24,7 @@ from penstock.cep.matching import Found, Link, TooManyError, match_of
 from penstock.cep.operators.lane import Lane
 from penstock.cep.operators.rows import Due, Ints, Part, Waiting, waited
 from penstock.cep.operators.stored import KeyMatches, KeyStore
-from penstock.cep.step import PatternStep
+from penstock.cep.step import KeyedPatterns
 from penstock.errors import PenstockError, PlanError, StateError
 from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.records import NO_TIMESTAMP, Records
@@ -64,7 +64,7 @@ class _Rows(NamedTuple):
 class PatternOperator(Operator):
     """The pattern of a program; with rules, several."""
 
-    def __init__(self, step: StepId, services: Services, definition: PatternStep, inputs: int = 1) -> None:
+    def __init__(self, step: StepId, services: Services, definition: KeyedPatterns, inputs: int = 1) -> None:
         super().__init__(step, services, inputs)
         self.definition = definition
         self.errors = definition.errors
@@ -122,8 +122,8 @@ class PatternOperator(Operator):
             self.advance(int(ticks[-1]))
 
     def _add(self, part: Part) -> None:
-        if len(self.lanes) == 1 and len(part.times):
-            (lane,) = self.lanes.values()
+        lane = self.lanes.get("")  # rules may be others when the rows are due
+        if lane is not None and len(part.times):
             try:
                 rows = lane.worth_keeping(part)
             except RowsFailedError as error:
@@ -172,11 +172,10 @@ class PatternOperator(Operator):
             keys = [self._key(encoded) for encoded in part.keys]
             for code, time, value in zip(part.codes.tolist(), part.times.tolist(), part.batch.values(), strict=True):
                 keys[code].waiting.append((time, value))
-        automata = {id: lane.automaton for id, lane in self.lanes.items()}
         partial = 0
         for key in self.keys.values():
             partial += key.partial_count()
-            self.store.save(key, automata)
+            self.store.save(key, self.lanes)
         self.counters.count("partial_matches", partial - self._partial_before)
         self._partial_before = partial
 
@@ -194,8 +193,8 @@ class PatternOperator(Operator):
         if parts:
             due = Due(parts)
             self._look_up(due.keys)
-            for lane in self.lanes.values():
-                self._run(lane, due, until)
+            for id in sorted(self.lanes):
+                self._run(self.lanes[id], due, until)
         if woken:
             done = set(woken)
             for encoded in sorted(done):
@@ -345,7 +344,7 @@ class PatternOperator(Operator):
             self._load(encoded)
 
     def _load(self, encoded: bytes) -> None:
-        key = self.keys[encoded] = self.store.load(encoded, {id: lane.automaton for id, lane in self.lanes.items()})
+        key = self.keys[encoded] = self.store.load(encoded, self.lanes)
         self._looked_up.add(encoded)
         self._partial_before += key.partial_count()
         wakes = key.wakes()
@@ -403,7 +402,7 @@ class PatternOperator(Operator):
         if not self._results:
             return
         results, self._results = self._results, []
-        results.sort(key=lambda one: one[:3])
+        results.sort(key=lambda one: (one.time, one.encoded, one.lane.id, one.order))
         ctx, body = self.ctx, self.body
         out: list[Any] = []
         times: list[Milliseconds] = []

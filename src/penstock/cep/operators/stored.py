@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from penstock.cep.atoms import Event
-from penstock.cep.automaton import Automaton
 from penstock.cep.matching import Link, Matches, Partial
+from penstock.cep.operators.lane import Lane
 from penstock.ids import MAX_WATERMARK, Milliseconds
 from penstock.state.overlay.keyed import KeyedState
 from penstock.state.overlay.timers import TimerQueue
@@ -63,8 +63,6 @@ class KeyMatches:
     stored_times: set[Milliseconds] = field(default_factory=set)
     listed: Milliseconds = MAX_WATERMARK
     """When the operator looks at it again in this epoch."""
-    versions: dict[str, int] = field(default_factory=dict)
-    """With rules: of which version the matches of a rule are."""
 
     @property
     def idle(self) -> bool:
@@ -90,32 +88,31 @@ class KeyStore:
 
     def __init__(self, keyed: KeyedState, handles: dict[str, Any], queue: TimerQueue) -> None:
         self._keyed = keyed
-        self._matches = handles["matches"]
+        self.matches = handles["matches"]
         self._events = handles["events"]
         self._waiting = handles["waiting"]
         self._queue = queue
 
     def find(self, keys: list[bytes]) -> Iterator[bytes]:
         """Those of these keys of which something is kept."""
-        cell = self._matches.cell
+        cell = self.matches.cell
         if len(keys) == 1:
             self._keyed.enter_one(keys[0])
-            if self._matches.value is not None:
+            if self.matches.value is not None:
                 yield keys[0]
             return
         for slot in self._keyed.enter(keys):
             if slot.cells[cell] is not None:
                 yield slot.encoded
 
-    def load(self, encoded: bytes, automata: dict[str, Automaton], first: Event | None = None) -> KeyMatches:
-        """A key as it was saved. Matches of an automaton that is not there any more are left out."""
+    def load(self, encoded: bytes, lanes: dict[str, Lane]) -> KeyMatches:
+        """A key as it was saved, without the matches of rules that are not there any more, or of versions that are not valid."""
         self._keyed.enter_one(encoded)
-        stored: StoredKey | None = self._matches.value
+        stored: StoredKey | None = self.matches.value
         key = KeyMatches(encoded)
         if stored is None:
             return key
         key.stored = stored
-        key.versions = dict(stored.versions)
         if stored.waits:
             for time, records in self._waiting.items():
                 key.stored_times.add(time)
@@ -134,12 +131,12 @@ class KeyStore:
             links.append(Link(before, link.stage, events[link.event]))
         numbers: dict[str, dict[str, int]] = {}
         for one in stored.partial:
-            automaton = automata.get(one.rule)
-            if automaton is None:
+            lane = lanes.get(one.rule)
+            if lane is None or stored.versions.get(one.rule, 0) < lane.valid_from:
                 continue
             known = numbers.get(one.rule)
             if known is None:
-                known = numbers[one.rule] = {state.name: number for number, state in enumerate(automaton.states)}
+                known = numbers[one.rule] = {state.name: number for number, state in enumerate(lane.automaton.states)}
             if one.state not in known:
                 continue
             partial = Partial(known[one.state], links[one.last], firsts[one.last], one.expires)
@@ -147,13 +144,13 @@ class KeyStore:
             (matches.complete if one.complete else matches.partial).append(partial)
         return key
 
-    def save(self, key: KeyMatches, automata: dict[str, Automaton]) -> None:
+    def save(self, key: KeyMatches, lanes: dict[str, Lane]) -> None:
         """Keep what there is of a key, and no more."""
         slot = self._keyed.enter_one(key.encoded)
         before = key.stored
         if key.idle:
             if before is not None:
-                self._matches.clear()
+                self.matches.clear()
                 for number in key.stored_events:
                     self._events.remove(number)
                 for time in key.stored_times:
@@ -161,9 +158,9 @@ class KeyStore:
                 self._queue.delete(before.wakes, slot)
             key.stored, key.stored_events, key.stored_times = None, set(), set()
             return
-        stored, events = _stored(key, automata)
+        stored, events = _stored(key, lanes)
         if before is None or stored != before:
-            self._matches.update(stored)
+            self.matches.update(stored)
         if before is None or before.wakes != stored.wakes:
             if before is not None:
                 self._queue.delete(before.wakes, slot)
@@ -188,19 +185,19 @@ class KeyStore:
         key.stored_times = set(waiting)
 
 
-def _stored(key: KeyMatches, automata: dict[str, Automaton]) -> tuple[StoredKey, dict[int, Event]]:
+def _stored(key: KeyMatches, lanes: dict[str, Lane]) -> tuple[StoredKey, dict[int, Event]]:
     numbers: dict[int, int] = {}
     links: list[StoredLink] = []
     events: dict[int, Event] = {}
     partial: list[StoredPartial] = []
     for rule, matches in key.matches.items():
-        states = automata[rule].states
+        states = lanes[rule].automaton.states
         for complete, ones in ((False, matches.partial), (True, matches.complete)):
             partial += [
                 StoredPartial(states[one.state].name, _number(one.last, numbers, links, events), one.expires, rule, complete)
                 for one in ones
             ]
-    versions = {rule: version for rule, version in key.versions.items() if key.matches.get(rule)}
+    versions = {rule: lanes[rule].version for rule, matches in key.matches.items() if rule and matches}
     return StoredKey(partial, links, key.wakes(), bool(key.waiting), versions), events
 
 
