@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -51,7 +52,10 @@ class PostgresServer:
         self.process.stop()
 
     def kill(self) -> None:
+        """SIGKILL. What the server has started is in sessions of its own, and goes when it finds its parent gone."""
         self.process.kill()
+        while accepts(self.port):
+            time.sleep(0.02)
 
     def _run(self, command: list[str]) -> None:
         done = subprocess.run([*self._as_owner, *command], capture_output=True, text=True, timeout=120, check=False)
