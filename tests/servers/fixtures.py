@@ -30,9 +30,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+def postgres() -> Iterator[PostgresServer]:
     try:
-        server = PostgresServer(tmp_path_factory.mktemp("postgres"))
+        server = PostgresServer()
     except UnavailableError as reason:
         pytest.skip(str(reason))
     server.start()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 import time
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,14 +27,18 @@ _WHERE = "/usr/lib/postgresql/*/bin"
 
 
 class PostgresServer:
-    """A cluster with its data in `folder`: may be killed and started again, at the same port. User and database: postgres."""
+    """A cluster that may be killed and started again, at the same port. User and database: postgres.
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    Its folder is not one of pytest's: those are closed to other users, whenever another pytest starts.
+    """
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self._initdb = program("initdb", "postgresql", _WHERE)
         postgres = program("postgres", "postgresql", _WHERE)
         self.port = free_port()
+        folder = Path(tempfile.mkdtemp(prefix="penstock-postgres-", dir="/tmp"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._data = folder / "data"
-        folder.mkdir(parents=True, exist_ok=True)
         self._as_owner = _owner(folder)
         self._run([self._initdb, "-D", str(self._data), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-instructions"])
         all_settings = {**_SETTINGS, "port": str(self.port), "unix_socket_directories": f"'{folder}'", **(settings or {})}
@@ -80,7 +86,4 @@ def _owner(folder: Path) -> list[str]:
         shutil.chown(folder, "postgres", "postgres")
     except LookupError as error:
         raise UnavailableError("PostgreSQL: apt-get install postgresql (there is no user postgres)") from error
-    for parent in folder.parents:  # the server passes through, and sees nothing of what is beside it
-        if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o011)
     return ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--init-groups"]

@@ -33,9 +33,9 @@ def test_a_killed_broker_comes_back_at_its_port_with_its_topics(tmp_path: Path) 
         server.kill()
 
 
-def test_a_killed_database_comes_back_at_its_port(tmp_path: Path) -> None:
+def test_a_killed_database_comes_back_at_its_port() -> None:
     try:
-        server = PostgresServer(tmp_path / "postgres")
+        server = PostgresServer()
     except UnavailableError as reason:
         pytest.skip(str(reason))
     server.start()

@@ -36,11 +36,11 @@ env.execute()
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[PostgresServer]:
+def server() -> Iterator[PostgresServer]:
     """Of this test only: it is killed."""
     pytest.importorskip("psycopg", reason="pip install 'penstock[postgres]'")
     try:
-        server = PostgresServer(tmp_path / "postgres")
+        server = PostgresServer()
     except UnavailableError as reason:
         pytest.skip(str(reason))
     server.start()

@@ -278,7 +278,7 @@ def test_a_database_that_is_not_there(storage: Storage, monkeypatch: pytest.Monk
 
 def test_a_database_that_is_killed_during_a_job(tmp_path: Path) -> None:
     """It is killed before a commit, and comes back: the commit goes on by itself."""
-    server = PostgresServer(tmp_path / "postgres")
+    server = PostgresServer()
     server.start()
     sink = into(server, "t", create=Numbered)
     storage = LocalStorage(tmp_path / "job")
