@@ -206,3 +206,48 @@ def test_an_epoch_is_replayed_with_the_table_that_it_used(tmp_path: Path) -> Non
     rows.enrich(Changing(), on={"who": "id"}, refresh=timedelta(0), name="enrich").sink_to(CollectSink(), name="out")
     env.execute(max_records_per_epoch=1, first_records_per_epoch=1)
     assert all(replay(str(tmp_path), epoch, step="enrich", env=env).reproduced for epoch in range(2, 7))
+
+
+MIXED: list[Any] = [1, "1", "n/a", 2.0, 2.5, None, True, [1], 2**70, b"1", "2", float("nan")]
+
+
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize(
+    ("table", "met"),
+    [
+        (pa.array([1, 2]), [1, 2.0, True]),
+        (pa.array([1.0, 2.5, float("nan")]), [1, 2.5, True]),
+        (pa.array(["1", "n/a"]), ["1", "n/a"]),
+        (pa.array(["1", "n/a"]).dictionary_encode(), ["1", "n/a"]),
+        (pa.array([b"1"]), [b"1"]),
+        (pa.array([2**64 - 1, 1], pa.uint64()), [1, True]),
+    ],
+)
+def test_keys_match_as_python_says_whatever_the_cut(table: pa.Array, met: list[Any], several: bool, columns: bool) -> None:
+    known = pa.table({"k": table, "l": ["x"] * len(table), "v": [7] * len(table)})
+    on = ["k", "l"] if several else ["k"]
+    given = known if several else known.drop_columns(["l"])
+    rows = [{"k": key, "l": "x"} for key in MIXED]
+    for cut in (1, 2, 100):
+        stream = StreamEnvironment("visits").from_collection(rows)
+        kept = (
+            stream.enrich(given, on=on, how="inner")
+            if columns
+            else stream.enrich(given, on=on, how="inner", function=lambda record, row: {**record, "v": row["v"]})  # type: ignore[index]
+        )
+        got = run_inline(kept, max_records_per_epoch=cut, first_records_per_epoch=cut)
+        assert got == [{"k": key, "l": "x", "v": 7} for key in met]
+
+
+def test_keys_of_columns_match_as_those_of_records() -> None:
+    index = TableIndex(pa.table({"k": [1, 2, -1]}), ["k"])
+    batches = [
+        (pa.array(["1", "n/a"]), [-1, -1]),
+        (pa.array([1.0, 2.5]), [0, -1]),
+        (pa.array([2**64 - 1, 2], pa.uint64()), [-1, 1]),
+        (pa.array(["1"]).dictionary_encode(), [-1]),
+        (pa.nulls(1), [-1]),
+    ]
+    for batch, want in batches:
+        assert index.matches([batch], outer=True)[1].tolist() == want

@@ -25,7 +25,9 @@ from penstock import (
 )
 from penstock.changes import RowKind
 from penstock.errors import PlanError
-from penstock.testing import run_inline
+from penstock.joins.keyed_steps import Changed
+from penstock.joins.regular.first_within import FirstWithin
+from penstock.testing import KeyedHarness, run_inline
 from tests.joins.naive import Came, in_order, ms, sides
 from tests.joins.test_interval_join import taken_apart
 
@@ -310,6 +312,42 @@ def test_rows_of_keys(rows: Rows, what: Any, data: st.DataObject) -> None:
     assert applied(run(make, data)) == counted(want)
 
 
+@pytest.mark.parametrize("cut", [1, 2, 100])
+@pytest.mark.parametrize(
+    ("slack", "times", "want"),
+    [
+        (30, [0, 20, 40, 60], [0, 20, 40, 60]),
+        (30, [0, 9, 10, 19, 20], [0, 10, 20]),
+        (30, [20, 11, 10, 29, 30, 0], [20, 10, 30, 0]),
+        (0, [20, 40, 25, 41, 20, 60], [20, 40, 25, 20, 60]),  # what is late meets those that are still known
+    ],
+)
+def test_duplicates_are_near_one_another_in_their_own_time(slack: int, times: list[int], want: list[int], cut: int) -> None:
+    env = StreamEnvironment("joins", parallelism=1, max_records_per_epoch=cut, first_records_per_epoch=cut)
+    rows = keyed(env, [{"k": 1, "t": time} for time in times], "rows", slack)
+    assert [row["t"] for row in run_inline(rows.deduplicate(within=ms(10), name="one"))] == want
+
+
+@given(sides(), st.integers(0, 12), st.data())
+def test_duplicates_within(rows: Rows, within: int, data: st.DataObject) -> None:
+    """Here no record is late."""
+    within += 1
+    want: Rows = []
+    for row in (one.row for one in in_order(rows, [], 100)):
+        if all(row["k"] != other["k"] or abs(row["t"] - other["t"]) >= within for other in want):
+            want.append(row)
+    made = run(lambda env: keyed(env, rows, "rows", 100).deduplicate(within=ms(within), name="one"), data)
+    assert counted(made) == counted(want)
+
+
+def test_times_of_duplicates_are_forgotten() -> None:
+    with KeyedHarness(FirstWithin(10), key=lambda value: "a") as harness:
+        harness.send(Changed("x", 0), 5)
+        assert harness.state_entries() == 1
+        harness.watermark(15)
+        assert harness.state_entries() == 0
+
+
 def test_what_emits_changes_says_so() -> None:
     env = StreamEnvironment("joins", executor="inline")
     rows = keyed(env, [], "rows", 0)
@@ -320,3 +358,13 @@ def test_what_emits_changes_says_so() -> None:
         rows.deduplicate(keep="newest")  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="at least 1"):
         rows.top_n(0, "t")
+
+
+@pytest.mark.parametrize("what", ["interval_join", "join", "co_group", "temporal_join", "connect"])
+def test_keys_of_different_numbers_of_fields_are_refused(what: str) -> None:
+    env = StreamEnvironment("joins")
+    left, right = (env.from_collection([{"id": 1, "x": 2}], name=name) for name in ("left", "right"))
+    with pytest.raises(PlanError, match=f"{what}: the keys of both sides have different numbers of fields"):
+        getattr(left.key_by("id", "x"), what)(right.key_by("id"))
+    getattr(left.key_by("id", "x"), what)(right.key_by("x", "id"))
+    getattr(left.key_by("id", "x"), what)(right.key_by(lambda row: (row["x"], row["id"])))

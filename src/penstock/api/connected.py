@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
+from penstock.api.joining import check_alike
 from penstock.api.stream import DataStream, batch_options
 from penstock.errors import PlanError
 from penstock.functions import (
@@ -207,7 +208,10 @@ def connected(first: DataStream[Any], second: DataStream[Any]) -> Any:
     if keyed[0] != keyed[1]:
         which, other = ("first", "second") if keyed[0] else ("second", "first")
         raise PlanError(f"connect: the {which} stream is keyed, the {other} is not", hint=BOTH_SIDES)
-    return KeyedConnectedStreams(first, second) if keyed[0] else ConnectedStreams(first, second)
+    if not isinstance(first, KeyedStream) or not isinstance(second, KeyedStream):
+        return ConnectedStreams(first, second)
+    check_alike(first, second, "connect")
+    return KeyedConnectedStreams(first, second)
 
 
 def check_instance(function: Any) -> None:

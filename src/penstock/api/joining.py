@@ -45,6 +45,7 @@ class TwoStreams:
             )
         if left._env is not right._env:
             raise PlanError("streams of two environments cannot be joined", hint="read both sources in one environment")
+        check_alike(left, right, what)
         self.left = left
         self.right = right
 
@@ -68,6 +69,19 @@ class TwoStreams:
         env = self.left._env
         inputs = self.left._input(), self.right._input()
         return DataStream(env, env._add(definition, *inputs, name=name, label=label, previous_names=previous_names))
+
+
+def check_alike(left: KeyedStream[Any, Any], right: KeyedStream[Any, Any], what: str) -> None:
+    """Keys of different numbers of fields are never equal."""
+    sides = left._exchange.key_fields, right._exchange.key_fields
+    if sides[0] is None or sides[1] is None or len(sides[0]) == len(sides[1]):
+        return
+    shown = [", ".join(map(repr, fields)) for fields in sides if fields is not None]
+    raise PlanError(
+        f"{what}: the keys of both sides have different numbers of fields, so that none would be equal",
+        detail=f"left: {shown[0]}\nright: {shown[1]}",
+        hint="key both sides by as many fields, which mean the same, in the same order",
+    )
 
 
 def check_tags(left: OutputTag[Any] | None, right: OutputTag[Any] | None = None) -> tuple[str | None, str | None]:

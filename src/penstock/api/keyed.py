@@ -23,6 +23,7 @@ from penstock.cep.step import TimeDomain, WhenFull
 from penstock.errors import PlanError
 from penstock.functions import AggregateFunction, KeyedProcessFunction, OutputTag, ReduceFunction
 from penstock.joins.keyed_steps import UpdatingProcess
+from penstock.joins.regular.first_within import FirstWithin
 from penstock.joins.regular.record import ttl_of
 from penstock.joins.regular.rows_of_keys import Deduplicate, TopN
 from penstock.plan.definition import ErrorPolicy
@@ -225,11 +226,16 @@ class KeyedStream(DataStream[T], Generic[K, T]):
     ) -> DataStream[T]:
         """One record of each key: the first, or the last, which is an update of the one before.
 
-        `within`: a key is forgotten so long after its first record (`"first"`) or its last one (`"last"`).
+        `within`, with `"first"`: a record is a duplicate only if it is less than this from one that was given, before or after
+        it, in event time (or comes so soon after it, in processing time). With `"last"`: a key is forgotten so long after its
+        last record.
         """
         if keep not in ("first", "last"):
             raise PlanError(f"deduplicate(keep={keep!r})", hint='choose "first" or "last"')
-        return self._updating(Deduplicate(keep, ttl_of(within, time), record_type), "deduplicate", name, previous_names)
+        known = ttl_of(within, time)
+        near = keep == "first" and known is not None and known.time == "event"
+        function = FirstWithin(known.ms) if near and known else Deduplicate(keep, known, record_type)
+        return self._updating(function, "deduplicate", name, previous_names)
 
     def top_n(
         self,

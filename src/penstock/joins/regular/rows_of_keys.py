@@ -19,7 +19,7 @@ _INSERT, _BEFORE, _AFTER, _DELETE = (kind.code for kind in RowKind)
 
 
 class Deduplicate(KeyedProcessFunction[Any, Any, Result]):
-    """`within`: how long a key is known, from its first record (`first`), or from its last one."""
+    """`within`: how long a key is known, from its first record (`first`: of processing time only), or from its last one."""
 
     def __init__(self, keep: Keep, within: Ttl | None, record_type: Any) -> None:
         self.keep = keep

@@ -1,11 +1,14 @@
 """A table by key: for each row of a batch the rows of the table that have its key. Pure.
 
-Law: null is no key.
+Laws:
+- Null is no key.
+- Two keys are one if Python says that they are equal: 1 and 1.0 are, 1 and "1" are not, nan is not even itself. Vectors are only
+  a faster way to the same matches, for types of which that is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,20 @@ import pyarrow.compute as pc
 from penstock.records import to_list
 
 Numbers = npt.NDArray[np.int64]
+
+KeyColumn = pa.Array | list[Any]
+"""Keys of a batch: a vector, or Python values."""
+
+
+def key_column(values: list[Any]) -> KeyColumn:
+    """Keys of records: a vector only if nothing of them changes by it."""
+    kinds = set(map(type, values)) - {type(None)}
+    if kinds != {int} and kinds != {str}:
+        return values
+    try:
+        return pa.array(values, pa.int64() if kinds == {int} else pa.string())
+    except (pa.ArrowException, OverflowError, UnicodeError):  # larger than the type, or no text
+        return values
 
 
 class TableIndex:
@@ -39,7 +56,7 @@ class TableIndex:
         self._starts = np.cumsum(self._counts) - self._counts
         self.unique = bool((self._counts <= 1).all())
 
-    def matches(self, columns: Sequence[pa.Array], *, outer: bool) -> tuple[Numbers | None, Numbers]:
+    def matches(self, columns: Sequence[KeyColumn], *, outer: bool) -> tuple[Numbers | None, Numbers]:
         """`(batch rows, table rows)`, in order of the batch; None: all batch rows, once. `outer`: -1 for a row without match."""
         found = self._finder.find(columns)
         if not self._finder.size:
@@ -63,15 +80,31 @@ class _Finder:
     numbers: Numbers
     size: int
 
-    def find(self, columns: Sequence[pa.Array]) -> Numbers:
+    def find(self, columns: Sequence[KeyColumn]) -> Numbers:
         """The number of the key of each row; -1: it is not in the table."""
         raise NotImplementedError
 
 
 def _finder(columns: list[pa.Array]) -> _Finder:
-    if len(columns) == 1:
-        return _Integers(columns[0]) if pa.types.is_integer(columns[0].type) else _Single(columns[0])
-    return _Several(columns)
+    if len(columns) > 1:
+        return _Several(columns)
+    (column,) = columns
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
+        return _Integers(column)
+    return _Texts(column) if _is_text(column.type) else _Values(column)
+
+
+class _Values(_Finder):
+    """Keys of any type, as Python values."""
+
+    def __init__(self, column: pa.Array) -> None:
+        self._known, self.numbers = _numbered(to_list(column))
+        self.size = len(self._known)
+
+    def find(self, columns: Sequence[KeyColumn]) -> Numbers:
+        return _looked_up(self._known, _values(columns[0]))
 
 
 class _Integers(_Finder):
@@ -86,13 +119,15 @@ class _Integers(_Finder):
         if span <= 16 * self.size:
             self._place = np.full(span + 1, -1, dtype=np.int64)
             self._place[self._keys - self._first] = np.arange(self.size)
-        self._type = column.type
+        self._known: dict[Any, int] | None = None
 
-    def find(self, columns: Sequence[pa.Array]) -> Numbers:
+    def find(self, columns: Sequence[KeyColumn]) -> Numbers:
         (column,) = columns
+        if isinstance(column, list) or not pa.types.is_integer(column.type) or pa.types.is_uint64(column.type):
+            if self._known is None:
+                self._known = {key: number for number, key in enumerate(self._keys.tolist())}
+            return _looked_up(self._known, _values(column))
         missing = np.asarray(column.is_null()) if column.null_count else None
-        if not pa.types.is_integer(column.type):
-            column = column.cast(pa.int64())
         keys = (column.fill_null(0) if missing is not None else column).to_numpy(zero_copy_only=False).astype(np.int64)
         if self._place is not None:
             far = len(self._place) - 1
@@ -108,35 +143,63 @@ class _Integers(_Finder):
         return found
 
 
-class _Single(_Finder):
+class _Texts(_Finder):
     def __init__(self, column: pa.Array) -> None:
-        encoded = column.dictionary_encode() if not pa.types.is_dictionary(column.type) else column
+        encoded = column.dictionary_encode()
         self._keys = encoded.dictionary
         self.numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         self.size = len(self._keys)
+        self._known: dict[Any, int] | None = None
 
-    def find(self, columns: Sequence[pa.Array]) -> Numbers:
+    def find(self, columns: Sequence[KeyColumn]) -> Numbers:
         (column,) = columns
-        if pa.types.is_dictionary(column.type):
+        if isinstance(column, pa.Array) and pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        if column.type != self._keys.type:
-            column = column.cast(self._keys.type)
-        found = pc.index_in(column, value_set=self._keys, skip_nulls=True)
+        if isinstance(column, list) or not _is_text(column.type):
+            if self._known is None:
+                self._known = {key: number for number, key in enumerate(self._keys.to_pylist())}
+            return _looked_up(self._known, _values(column))
+        found = pc.index_in(column.cast(self._keys.type), value_set=self._keys, skip_nulls=True)
         return found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
 
 
 class _Several(_Finder):
     def __init__(self, columns: list[pa.Array]) -> None:
-        self._numbers: dict[Any, int] = {}
-        self.numbers = np.fromiter(
-            (self._numbers.setdefault(key, len(self._numbers)) for key in _tuples(columns)), dtype=np.int64, count=len(columns[0])
-        )
-        self.size = len(self._numbers)
+        self._known, self.numbers = _numbered(_tuples(columns))
+        self.size = len(self._known)
 
-    def find(self, columns: Sequence[pa.Array]) -> Numbers:
-        known = self._numbers
-        return np.fromiter((known.get(key, -1) for key in _tuples(columns)), dtype=np.int64, count=len(columns[0]))
+    def find(self, columns: Sequence[KeyColumn]) -> Numbers:
+        return _looked_up(self._known, _tuples(columns))
 
 
-def _tuples(columns: Sequence[pa.Array]) -> Any:
-    return zip(*(to_list(column) for column in columns), strict=True)
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _tuples(columns: Sequence[KeyColumn]) -> list[Any]:
+    return list(zip(*map(_values, columns), strict=True))
+
+
+def _values(column: KeyColumn) -> list[Any]:
+    return column if isinstance(column, list) else to_list(column)
+
+
+def _numbered(keys: Iterable[Any]) -> tuple[dict[Any, int], Numbers]:
+    known: dict[Any, int] = {}
+    numbers = [known.setdefault(key, len(known)) for key in keys]
+    return known, np.asarray(numbers, dtype=np.int64)
+
+
+def _looked_up(known: dict[Any, int], keys: list[Any]) -> Numbers:
+    try:
+        found = [known.get(key, -1) for key in keys]
+    except TypeError:  # a list or a dict, which is no key
+        found = [_number_of(known.get, key) for key in keys]
+    return np.asarray(found, dtype=np.int64)
+
+
+def _number_of(get: Callable[[Any, int], int], key: Any) -> int:
+    try:
+        return get(key, -1)
+    except TypeError:
+        return -1

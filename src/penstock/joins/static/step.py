@@ -14,11 +14,11 @@ from penstock.errors import PlanError, StateError
 from penstock.functions import Call, call_of
 from penstock.ids import StepId
 from penstock.joins.columns import Named, payload_of
-from penstock.joins.static.index import TableIndex
+from penstock.joins.static.index import KeyColumn, TableIndex, key_column
 from penstock.joins.static.tables import GivenTable
 from penstock.plan.definition import Definition
 from penstock.plan.schema import Schema
-from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns, Records, carried
+from penstock.records import DICT_ROW, NO_TIMESTAMP, Batch, Columns, Records, as_dict, carried, to_list
 from penstock.runtime.fields import fields_of
 from penstock.runtime.frames import Payload, unkeyed
 from penstock.runtime.operators.operator import Operator
@@ -151,20 +151,37 @@ class EnrichOperator(Operator):
         if definition.function_ is not None:
             self._with_function(batch, rows, found, index)
             return
+        added = definition._added(index.table.schema.names)
+        missing = found < 0
+        at = pa.array(found, mask=missing) if missing.any() else pa.array(found)
+        columns = [index.table.column(column).take(at) for column, _ in added]
+        if not isinstance(batch, Columns):
+            self.outputs.emit(Records(self._with_columns(batch, rows, added, columns), *beside))
+            return
         data = payload_of(batch, None, self.step)
         if rows is not None:
             data = data.take(pa.array(rows))
-        added = definition._added(index.table.schema.names)
         definition._check_names(data.schema.names, added)
-        missing = found < 0
-        at = pa.array(found, mask=missing) if missing.any() else pa.array(found)
-        arrays = [*data.columns, *(index.table.column(column).take(at) for column, _ in added)]
         names = [*data.schema.names, *(name for _, name in added)]
-        whole = Columns(pa.RecordBatch.from_arrays(arrays, names=names), DICT_ROW, *beside)
-        self.outputs.emit(whole if isinstance(batch, Columns) else Records(whole.values(), *beside))
+        whole = pa.RecordBatch.from_arrays([*data.columns, *columns], names=names)
+        self.outputs.emit(Columns(whole, DICT_ROW, *beside))
 
-    def _keys(self, batch: Batch) -> list[pa.Array]:
-        columns = []
+    def _with_columns(self, batch: Batch, rows: Any, added: Named, columns: list[pa.Array]) -> list[dict[str, Any]]:
+        """Records stay as they are: their values need not make columns."""
+        records = [as_dict(value) for value in batch.values()]
+        self._definition._check_names(set().union(*records), added)
+        if rows is not None:
+            records = [records[row] for row in rows.tolist()]
+        if not added:
+            return [dict(record) for record in records]
+        names = [name for _, name in added]
+        return [
+            {**record, **dict(zip(names, row, strict=True))}
+            for record, row in zip(records, zip(*map(to_list, columns), strict=True), strict=True)
+        ]
+
+    def _keys(self, batch: Batch) -> list[KeyColumn]:
+        columns: list[KeyColumn] = []
         for field, _ in self._definition.on:
             if isinstance(batch, Columns):
                 if field not in batch.data.schema.names:
@@ -174,7 +191,7 @@ class EnrichOperator(Operator):
                     )
                 columns.append(batch.data.column(field))
             else:
-                columns.append(pa.array(fields_of(batch.values(), field, self.step)))
+                columns.append(key_column(fields_of(batch.values(), field, self.step)))
         return columns
 
     def _with_function(self, batch: Batch, rows: Any, found: Any, index: TableIndex) -> None:
