@@ -368,3 +368,53 @@ def test_keys_of_different_numbers_of_fields_are_refused(what: str) -> None:
         getattr(left.key_by("id", "x"), what)(right.key_by("id"))
     getattr(left.key_by("id", "x"), what)(right.key_by("x", "id"))
     getattr(left.key_by("id", "x"), what)(right.key_by(lambda row: (row["x"], row["id"])))
+
+
+# --- null keys -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fields", [("k",), ("k", "l")])
+@pytest.mark.parametrize(
+    ("what", "how"),
+    [*((what, how) for what in ("interval", "window", "whole") for how in HOWS), ("temporal", "inner"), ("temporal", "left")],
+)
+@pytest.mark.parametrize("columnar", [True, False])
+def test_null_keys_match_nothing(what: str, how: str, fields: tuple[str, ...], columnar: bool) -> None:
+    lefts: Rows = [{"k": key, "l": 1, "t": 5, "v": number} for number, key in enumerate((None, 1, None))]
+    rights: Rows = [{"k": key, "l": 1, "t": 4, "w": number} for number, key in enumerate((None, 1, None))]
+    found: set[tuple[int | None, int | None]] = {(1, 1)}
+    if how in ("left", "full"):
+        found |= {(0, None), (2, None)}
+    if how in ("right", "full"):
+        found |= {(None, 0), (None, 2)}
+    for cut in (1, 100):
+        env = StreamEnvironment("joins", parallelism=2, max_records_per_epoch=cut, first_records_per_epoch=cut)
+        watermarks: Watermarks[Any] = Watermarks.bounded(slack=ms(10), timestamp="t")
+        left, right = (
+            env.from_collection(rows, watermarks=watermarks, name=name).key_by(*fields)
+            for name, rows in (("left", lefts), ("right", rights))
+        )
+        join: Any
+        if what == "interval":
+            join = left.interval_join(right).between(ms(-5), ms(5))
+        elif what == "window":
+            join = left.join(right).window(TumblingWindows(ms(100)))
+        else:
+            join = left.temporal_join(right) if what == "temporal" else left.join(right)
+        join = join if how == "inner" else getattr(join, how)()
+        if columnar:
+            rows = join.select(left=["v"], right=["w"], name="join").changes_as_rows("kind")
+            got = applied([{"row": (row["v"], row["w"]), "kind": row["kind"]} for row in run_inline(rows)])
+        else:
+            pairs = join.apply(lambda a, b: {"row": (a and a["v"], b and b["w"])}, name="join").changes_as_rows("kind")
+            got = applied(run_inline(pairs))
+        assert got == counted(found)
+
+
+@pytest.mark.parametrize(("how", "want"), [("semi", [1]), ("anti", [0, 2])])
+def test_null_keys_have_no_partner_in_filters(how: str, want: list[int]) -> None:
+    rows: Rows = [{"k": key, "t": 5, "v": number} for number, key in enumerate((None, 1, None))]
+    env = StreamEnvironment("joins", parallelism=1)
+    left, right = keyed(env, rows, "left", 10), keyed(env, rows, "right", 10)
+    kept = getattr(left.join(right), how)(name="kept").map(lambda row: {"row": row["v"]}).changes_as_rows("kind")
+    assert applied(run_inline(kept)) == counted(want)

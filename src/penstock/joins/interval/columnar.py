@@ -20,6 +20,7 @@ from penstock.joins.buffer.run import Run
 from penstock.joins.buffer.side import SideBuffer
 from penstock.joins.columns import one_payload, payload_of
 from penstock.joins.interval.matching import Pairs, gone, pairs_with
+from penstock.joins.keys import ProbeKeys
 from penstock.joins.spec import LEFT, RIGHT, Side
 from penstock.records import DICT_ROW, Batch, Columns
 from penstock.runtime.frames import Keyed
@@ -55,7 +56,8 @@ class IntervalJoinOperator(Operator):
         super().__init__(step, services, inputs)
         self._spec = spec = definition.spec
         self._columns = definition.columns
-        self._index = KeyIndex(key_codec(definition.key_type))
+        self._index = KeyIndex(codec := key_codec(definition.key_type))
+        self._probe_keys = ProbeKeys(self._index, codec)
         self._turn = int(services.order.epoch) << 32
         services.opened(step, None)
         self._buffers = tuple(
@@ -142,7 +144,8 @@ class IntervalJoinOperator(Operator):
         buffer, (lower, upper) = self._buffers[other], self._spec.bounds(side)
         runs = buffer.runs(int(rows.times.min()) + lower, int(rows.times.max()) + upper)
         found = []
-        for pairs in pairs_with(rows, runs, (lower, upper), buffer.keep_ms):
+        keys = self._probe_keys.of(rows.keys)
+        for pairs in pairs_with(rows, keys, runs, (lower, upper), buffer.keep_ms):
             if self._spec.outer(side):
                 rows.met[pairs.fresh] = True
             buffer.meet(pairs.run, pairs.rows)
@@ -162,7 +165,7 @@ class IntervalJoinOperator(Operator):
         """Partners that have come together: one of two comes later."""
         lower, upper = self._spec.bounds(LEFT)
         run = Run(right)
-        ls, rs = run.partners(left.keys, left.times + lower, left.times + upper)
+        ls, rs = run.partners(self._probe_keys.of(left.keys), left.times + lower, left.times + upper)
         if not len(ls):
             return []
         right_later = right.turns[rs] > left.turns[ls]

@@ -1,7 +1,7 @@
 """Which rows of two sides are partners. Pure.
 
-Law: rows are partners if they are of one key, their times are within the bounds, neither is late, and the one that came first is
-not gone when the other comes: see `SideBuffer.ends_of`.
+Law: rows are partners if they are of one key that is not null, their times are within the bounds, neither is late, and the one
+that came first is not gone when the other comes: see `SideBuffer.ends_of`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ class Pairs:
     rows: Numbers
 
 
-def pairs_with(rows: Rows, runs: Sequence[Run], bounds: tuple[Milliseconds, Milliseconds], keep_ms: Milliseconds) -> list[Pairs]:
-    """The partners of rows that have come among those that came before, which are kept for so long."""
+def pairs_with(
+    rows: Rows, keys: Numbers, runs: Sequence[Run], bounds: tuple[Milliseconds, Milliseconds], keep_ms: Milliseconds
+) -> list[Pairs]:
+    """The partners of rows that have come among those that came before, which are kept for so long. `keys`: what to look for."""
     if not runs:
         return []
     order = np.argsort(rows.times, kind="stable")
-    keys, times = rows.keys[order], rows.times[order]
+    keys, times = keys[order], rows.times[order]
     lows, highs = times + bounds[0], times + bounds[1]
     found = []
     for run in runs:

@@ -14,6 +14,7 @@ from penstock.errors import PlanError
 from penstock.functions import Call, Function, KeyedCoProcessFunction, OutputTag, call_of, life_cycle, method_call
 from penstock.ids import Milliseconds
 from penstock.joins.functions import JoinContext
+from penstock.joins.keys import is_null
 from penstock.joins.results import Result
 from penstock.joins.spec import LEFT, RIGHT, IntervalSpec, Side
 from penstock.state.descriptors import MapState
@@ -93,7 +94,8 @@ class IntervalJoinFunction(KeyedCoProcessFunction[Any, Any, Any, Result]):
         mine, others = (self.left, self.right) if side == LEFT else (self.right, self.left)
         lower, upper = spec.bounds(side)
         found = False
-        for other_time in sorted(other for other in others if time + lower <= other <= time + upper):
+        near = () if is_null(ctx.key) else others
+        for other_time in sorted(other for other in near if time + lower <= other <= time + upper):
             kept: Kept = others[other_time]
             found = True
             if spec.outer(RIGHT if side == LEFT else LEFT) and not all(met for met, _ in kept):

@@ -18,6 +18,7 @@ from penstock.functions import Call, Function, KeyedCoProcessFunction
 from penstock.joins.functions import JoinContext
 from penstock.joins.interval.record import JoinBody
 from penstock.joins.keyed_steps import Changed
+from penstock.joins.keys import is_null
 from penstock.joins.results import Result
 from penstock.joins.spec import LEFT, RIGHT, JoinKind, Side, outer
 from penstock.state.descriptors import MapState, Ttl
@@ -89,7 +90,7 @@ class RegularJoinFunction(KeyedCoProcessFunction[Any, Any, Any, Result]):
 
     def _changed(self, side: Side, change: Changed, ctx: Any) -> Iterator[Result]:
         mine, others = (self.left, self.right) if side == LEFT else (self.right, self.left)
-        partners = sorted(others.items())
+        partners = [] if is_null(ctx.key) else sorted(others.items())
         if change.kind in _TAKE_AWAY:
             place = next((place for place, (row, _) in sorted(mine.items()) if row == change.value), None)
             if place is None:  # it has expired, or was never added

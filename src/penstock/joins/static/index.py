@@ -9,7 +9,7 @@ Laws:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from penstock.records import to_list
 
 Numbers = npt.NDArray[np.int64]
 
-KeyColumn = pa.Array | list[Any]
+KeyColumn: TypeAlias = pa.Array | list[Any]
 """Keys of a batch: a vector, or Python values."""
 
 

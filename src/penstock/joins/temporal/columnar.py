@@ -20,6 +20,7 @@ from penstock.ids import MAX_WATERMARK, Milliseconds, StepId
 from penstock.joins.buffer.rows import Mask, Numbers, Rows, needed_versions, one_rows
 from penstock.joins.buffer.side import SideBuffer
 from penstock.joins.columns import one_payload, payload_of
+from penstock.joins.keys import ProbeKeys
 from penstock.joins.spec import LEFT, RIGHT, Side
 from penstock.records import DICT_ROW, Batch, Columns
 from penstock.runtime.frames import Keyed
@@ -42,7 +43,8 @@ class TemporalJoinOperator(Operator):
     def __init__(self, step: StepId, services: Services, inputs: int, definition: ColumnarTemporalJoin) -> None:
         super().__init__(step, services, inputs)
         self._definition = definition
-        self._index = KeyIndex(key_codec(definition.key_type))
+        self._index = KeyIndex(codec := key_codec(definition.key_type))
+        self._probe_keys = ProbeKeys(self._index, codec)
         self._turn = int(services.order.epoch) << 32
         services.opened(step, None)
         self._waiting, self._versions = (self._buffer(services, side) for side in (LEFT, RIGHT))
@@ -163,9 +165,10 @@ class TemporalJoinOperator(Operator):
         found = np.full(len(rows), -1)
         best = np.full((3, len(rows)), np.iinfo(np.int64).min)
         start = 0
+        keys = self._probe_keys.of(rows.keys)
         gone = np.zeros(len(rows), dtype=bool)
         for run in self._versions.runs(-FOR_EVER_MS, int(rows.times.max())):
-            at = run.latest(rows.keys, rows.times)
+            at = run.latest(keys, rows.times)
             mine = run.rows
             order = np.stack((mine.times[at], mine.ticks[at], mine.turns[at]))
             newer = (at >= 0) & _later(order, best)

@@ -21,6 +21,7 @@ from penstock.ids import Milliseconds
 from penstock.joins.functions import JoinContext
 from penstock.joins.interval.record import JoinBody
 from penstock.joins.keyed_steps import Changed
+from penstock.joins.keys import is_null
 from penstock.joins.results import Result
 from penstock.joins.spec import LEFT, RIGHT, Side
 from penstock.state.descriptors import MapState
@@ -114,7 +115,7 @@ class TemporalJoinFunction(KeyedCoProcessFunction[Any, Any, Any, Result]):
         kept = self.waiting.get(timestamp)
         if kept is not None:
             gone, version, since = (True, None, None)
-            if place:
+            if place and not is_null(ctx.key):
                 since = times[place - 1]
                 gone, version = self.versions[since]
             del self.waiting[timestamp]

@@ -16,6 +16,7 @@ from penstock.joins.buffer.rows import Numbers, Rows, one_rows
 from penstock.joins.buffer.run import Run
 from penstock.joins.buffer.side import SideBuffer
 from penstock.joins.columns import payload_of
+from penstock.joins.keys import ProbeKeys
 from penstock.joins.spec import LEFT, RIGHT, Side, outer
 from penstock.records import DICT_ROW, Batch, Columns
 from penstock.runtime.frames import Keyed
@@ -37,7 +38,8 @@ class WindowJoinOperator(Operator):
         super().__init__(step, services, inputs)
         self._definition = definition
         self._grid = definition.grid
-        self._index = KeyIndex(key_codec(definition.key_type))
+        self._index = KeyIndex(codec := key_codec(definition.key_type))
+        self._probe_keys = ProbeKeys(self._index, codec)
         self._turn = int(services.order.epoch) << 32
         services.opened(step, None)
         self._buffers = tuple(self._buffer(services, side) for side in (LEFT, RIGHT))
@@ -140,7 +142,7 @@ class WindowJoinOperator(Operator):
         if left is not None and right is not None:
             held = right[0]
             run = Run(Rows(held.keys, right[1], held.ticks, held.turns, held.met, held.data))
-            ls, rs = run.partners(left[0].keys, left[1], left[1])
+            ls, rs = run.partners(self._probe_keys.of(left[0].keys), left[1], left[1])
         at, alone = [ls, rs], []
         how = self._definition.how
         for side, mine in ((LEFT, left), (RIGHT, right)):

@@ -10,6 +10,7 @@ from penstock.contexts import RuntimeContext
 from penstock.functions import Call, Function, call_of, life_cycle
 from penstock.joins.functions import JoinContext
 from penstock.joins.interval.record import JoinBody
+from penstock.joins.keys import is_null
 from penstock.joins.spec import LEFT, RIGHT, JoinKind, Side, outer
 from penstock.plan.exchange import KeySelector
 from penstock.runtime.fields import record_getter
@@ -71,13 +72,17 @@ class WindowJoinFunction(WindowFunction[Any, OneSided, Any]):
         left, right = by_side(values)
         joined = JoinContext(ctx)
         joined.timestamp = ctx.timestamp_ms
-        if not right and outer(self.how, LEFT):
-            right = [None]
-        elif not left and outer(self.how, RIGHT):
-            left = [None]
-        for mine in left:
+        null = is_null(ctx.key)
+        if outer(self.how, LEFT) and (null or not right):
+            for mine in left:
+                yield from self.body.results(mine, None, joined)
+        if outer(self.how, RIGHT) and (null or not left):
             for theirs in right:
-                yield from self.body.results(mine, theirs, joined)
+                yield from self.body.results(None, theirs, joined)
+        if not null:
+            for mine in left:
+                for theirs in right:
+                    yield from self.body.results(mine, theirs, joined)
 
 
 class CoGroup(WindowFunction[Any, OneSided, Any]):
