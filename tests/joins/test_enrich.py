@@ -249,5 +249,10 @@ def test_keys_of_columns_match_as_those_of_records() -> None:
         (pa.array(["1"]).dictionary_encode(), [-1]),
         (pa.nulls(1), [-1]),
     ]
+    at = pa.array([1, 2], pa.timestamp("us", "UTC"))
+    moments = TableIndex(pa.table({"k": at}), ["k"])
+    for same in (at, at.cast(pa.timestamp("ms"), safe=False).cast(pa.timestamp("us")), at.to_pylist()):
+        other = isinstance(same, pa.Array) and same.type.tz is None
+        assert moments.matches([same], outer=True)[1].tolist() == ([-1, -1] if other else [0, 1])
     for batch, want in batches:
         assert index.matches([batch], outer=True)[1].tolist() == want

@@ -93,7 +93,7 @@ def _finder(columns: list[pa.Array]) -> _Finder:
         column = column.dictionary_decode()
     if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
         return _Integers(column)
-    return _Texts(column) if _is_text(column.type) else _Values(column)
+    return _Single(column) if _is_text(column.type) or _equals_as_python(column.type) else _Values(column)
 
 
 class _Values(_Finder):
@@ -143,10 +143,13 @@ class _Integers(_Finder):
         return found
 
 
-class _Texts(_Finder):
+class _Single(_Finder):
+    """Keys of the table's type are found by Arrow."""
+
     def __init__(self, column: pa.Array) -> None:
         encoded = column.dictionary_encode()
         self._keys = encoded.dictionary
+        self._type = column.type
         self.numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         self.size = len(self._keys)
         self._known: dict[Any, int] | None = None
@@ -155,11 +158,11 @@ class _Texts(_Finder):
         (column,) = columns
         if isinstance(column, pa.Array) and pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        if isinstance(column, list) or not _is_text(column.type):
+        if isinstance(column, list) or not (column.type == self._type or (_is_text(column.type) and _is_text(self._type))):
             if self._known is None:
                 self._known = {key: number for number, key in enumerate(self._keys.to_pylist())}
             return _looked_up(self._known, _values(column))
-        found = pc.index_in(column.cast(self._keys.type), value_set=self._keys, skip_nulls=True)
+        found = pc.index_in(column.cast(self._type), value_set=self._keys, skip_nulls=True)
         return found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
 
 
@@ -174,6 +177,14 @@ class _Several(_Finder):
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _equals_as_python(kind: pa.DataType) -> bool:
+    """Are two values of this type equal for Arrow if they are for Python?"""
+    types = pa.types
+    if types.is_temporal(kind):
+        return not types.is_interval(kind)
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_decimal(kind) or types.is_uint64(kind))
 
 
 def _tuples(columns: Sequence[KeyColumn]) -> list[Any]:
