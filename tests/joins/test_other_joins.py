@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from penstock import (
     Watermarks,
 )
 from penstock.changes import RowKind
-from penstock.errors import PlanError
+from penstock.errors import PenstockError, PlanError
 from penstock.joins.keyed_steps import Changed
 from penstock.joins.regular.first_within import FirstWithin
 from penstock.testing import KeyedHarness, run_inline
@@ -282,6 +283,87 @@ def test_rows_are_forgotten_after_their_time() -> None:
     assert [(a["v"], b["v"]) for a, b in run_inline(pairs)] == [(1, 3), (2, 4)]
 
 
+@given(histories(), histories(), st.sampled_from(HOWS[1:]), st.integers(1, 12), st.booleans(), st.data())
+def test_outer_joins_find_the_pairs_of_the_inner_one(
+    left: Rows, right: Rows, how: str, ttl: int, appends: bool, data: st.DataObject
+) -> None:
+    """Whatever has met, and been counted, in the meantime."""
+    if appends:
+        left, right = ([row for row in rows if row["op"] == "+I"] for rows in (left, right))
+
+    def changing(env: StreamEnvironment, rows: Rows, name: str) -> KeyedStream[Any, Any]:
+        stream = env.from_collection(rows, watermarks=Watermarks.monotonous(timestamp="t"), name=name).as_changes("op")
+        return stream.map(lambda row: {"k": row["k"], "v": row["v"]}).key_by("k")
+
+    def made(how: str) -> Callable[[StreamEnvironment], DataStream[Any]]:
+        def make(env: StreamEnvironment) -> DataStream[Any]:
+            joined: Any = changing(env, left, "left").join(changing(env, right, "right")).ttl(ms(ttl))
+            joined = joined if how == "inner" else getattr(joined, how)()
+            rows: DataStream[Any] = joined.apply(pair, name="join").map(lambda row: {"row": row}).changes_as_rows("kind")
+            return rows
+
+        return make
+
+    found = run(made(how), data)
+    applied(found)
+    pairs = [change for change in found if None not in change["row"]]
+    assert counted(pairs) == counted(run(made("inner"), data))
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_partners_do_not_let_a_row_live_longer(how: str) -> None:
+    def found(left: Rows, right: Rows, ttl: int) -> list[tuple[Any, Any]]:
+        env = StreamEnvironment("joins", parallelism=1)
+        joined: Any = keyed(env, left, "left", 0).join(keyed(env, right, "right", 0)).ttl(ms(ttl))
+        made = (joined if how == "inner" else getattr(joined, how)()).apply(pair, name="join")
+        rows = run_inline(made.map(lambda row: {"row": row}).changes_as_rows("kind"))
+        return [(a["v"], b["v"]) for a, b in (row["row"] for row in rows) if a and b]
+
+    one = [{"k": 1, "t": 15, "v": 0}]
+    few = [{"k": 1, "t": 1, "v": 0}, {"k": 2, "t": 25, "v": 7}, {"k": 2, "t": 26, "v": 8}, {"k": 1, "t": 27, "v": 1}]
+    assert found(one, few, 20) == [(0, 0), (0, 1)]
+    many = [{"k": 1, "t": time, "v": time} for time in range(5, 200, 5)]
+    met = [b for _, b in found([{"k": 1, "t": 0, "v": 0}], many, 20)]
+    assert met == [5, 10, 15, 20, 25]  # the watermark is a little behind
+
+
+def test_a_join_is_outer_in_one_way() -> None:
+    env = StreamEnvironment("joins")
+    left, right = keyed(env, [], "left", 0), keyed(env, [], "right", 0)
+    whole: Any = left.join(right)
+    for joined in (whole, whole.window(TumblingWindows(ms(10))), left.interval_join(right).between(-1, 1)):
+        joined.left().left()
+        with pytest.raises(PlanError, match=r"both left and right(.|\n)*full\(\)"):
+            joined.left().right()
+        with pytest.raises(PlanError, match="both full and left"):
+            joined.full().left()
+
+
+def test_what_is_of_keys_needs_keys() -> None:
+    env = StreamEnvironment("joins")
+    rows: Any = env.from_collection([{"k": 1}], name="rows")
+    for name in ("join", "interval_join", "temporal_join", "co_group"):
+        with pytest.raises(PlanError, match=rf"{name} needs keyed streams(.|\n)*both sides(.|\n)*key_by"):
+            getattr(rows, name)(rows)
+    for name in ("deduplicate", "top_n"):
+        with pytest.raises(PlanError, match=rf"{name} needs a keyed stream(.|\n)*key_by"):
+            getattr(rows, name)(3, by="v")
+
+
+def test_a_temporal_join_takes_no_changes_of_its_left_side() -> None:
+    env = StreamEnvironment("joins")
+    watermarks: Watermarks[Any] = Watermarks.monotonous(timestamp="t")
+    rows: Rows = [{"k": 1, "t": 0, "op": "-D"}]
+    changing = env.from_collection(rows, watermarks=watermarks, name="rows").as_changes("op").key_by("k")
+    versions = keyed(env, [], "versions", 0)
+    joined: Any = changing.temporal_join(versions)
+    for make in (joined.select, lambda: joined.select(columnar=False), lambda: joined.apply(pair)):
+        with pytest.raises(PlanError, match=r"does not take -U, \+U, -D"):
+            make()
+    versions.temporal_join(changing).select(left=["k"], right={"k": "version"})
+    versions.temporal_join(changing).apply(pair)
+
+
 def test_sinks_that_only_append_refuse_what_updates(tmp_path: Any) -> None:
     env = StreamEnvironment("joins")
     left, right = keyed(env, [], "left", 0), keyed(env, [], "right", 0)
@@ -418,3 +500,29 @@ def test_null_keys_have_no_partner_in_filters(how: str, want: list[int]) -> None
     left, right = keyed(env, rows, "left", 10), keyed(env, rows, "right", 10)
     kept = getattr(left.join(right), how)(name="kept").map(lambda row: {"row": row["v"]}).changes_as_rows("kind")
     assert applied(run_inline(kept)) == counted(want)
+
+
+def test_what_rows_are_kept_may_not_change(tmp_path: Path) -> None:
+    rows = [{"k": 0, "t": time, "v": -time} for time in range(8)]
+
+    def run_part(make: Callable[[KeyedStream[Any, Any]], DataStream[Any]], storage: str, **options: Any) -> None:
+        env = StreamEnvironment("joins", parallelism=1, max_records_per_epoch=2, first_records_per_epoch=2)
+        run_inline(make(keyed(env, rows, "rows", 0)).changes_as_rows("kind"), storage=storage, **options)
+
+    def top(*arguments: Any, **options: Any) -> Callable[[KeyedStream[Any, Any]], DataStream[Any]]:
+        return lambda stream: stream.top_n(*arguments, **options, name="kept")
+
+    def one(keep: Any) -> Callable[[KeyedStream[Any, Any]], DataStream[Any]]:
+        return lambda stream: stream.deduplicate(keep=keep, name="kept")
+
+    cases = [
+        (top(2, "t"), [top(3, "t"), top(2, "v"), top(2, "t", largest=False), top(2, lambda row: row["t"])]),
+        (one("first"), [one("last")]),
+    ]
+    for number, (before, others) in enumerate(cases):
+        storage = str(tmp_path / str(number))
+        run_part(before, storage, epochs=2)
+        for after in others:
+            with pytest.raises(PenstockError, match="has changed since its state was written"):
+                run_part(after, storage)
+        run_part(before, storage)

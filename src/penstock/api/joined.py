@@ -14,7 +14,7 @@ from penstock.functions import OutputTag
 from penstock.joins.columns import JoinedColumns
 from penstock.joins.interval.record import JoinBody
 from penstock.joins.regular.record import RegularJoinFunction, RegularKind, ttl_of
-from penstock.joins.spec import JoinKind
+from penstock.joins.spec import JoinKind, outer_as
 from penstock.joins.temporal.record import TemporalJoinFunction
 from penstock.joins.temporal.step import ColumnarTemporalJoin
 from penstock.plan.definition import ErrorPolicy
@@ -43,15 +43,15 @@ class Join(JoinEnds[L, R]):
 
     def left(self) -> Join[L, R | None]:
         """Left records without a partner are results too, until one comes."""
-        return Join(self._streams, "left", self._ttl)
+        return Join(self._streams, outer_as(self._how, "left"), self._ttl)
 
     def right(self) -> Join[L | None, R]:
         """Right records without a partner are results too, until one comes."""
-        return Join(self._streams, "right", self._ttl)
+        return Join(self._streams, outer_as(self._how, "right"), self._ttl)
 
     def full(self) -> Join[L | None, R | None]:
         """Records of both sides without a partner are results too, until one comes."""
-        return Join(self._streams, "full", self._ttl)
+        return Join(self._streams, outer_as(self._how, "full"), self._ttl)
 
     def ttl(self, after: Duration, *, time: Literal["event", "processing"] = "event") -> Join[L, R]:
         """Forget a row so long after it came; without this, all rows are kept for ever."""

@@ -14,7 +14,7 @@ from penstock.joins.functions import JoinFunction, ProcessJoinFunction
 from penstock.joins.interval.record import IntervalJoinFunction, JoinBody
 from penstock.joins.interval.step import ColumnarIntervalJoin, RecordIntervalJoin
 from penstock.joins.records import SelectColumns
-from penstock.joins.spec import IntervalSpec, JoinKind, inclusive
+from penstock.joins.spec import IntervalSpec, JoinKind, inclusive, outer_as
 from penstock.plan.definition import Definition, ErrorPolicy
 from penstock.plan.schemas import schema_of
 from penstock.timing.durations import Duration, signed_ms
@@ -199,7 +199,8 @@ class IntervalJoin(Generic[L, R]):
         return self._streams.then(definition, name, "interval_join", previous_names)
 
     def _how(self, how: JoinKind) -> IntervalJoin[Any, Any]:
-        return IntervalJoin(self._streams, replace(self._bounded(), how=how))
+        spec = self._bounded()
+        return IntervalJoin(self._streams, replace(spec, how=outer_as(spec.how, how)))
 
     def _bounded(self) -> IntervalSpec:
         if self._spec is None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from penstock.api.async_steps import AsyncSteps
+from penstock.api.need_keys import NeedKeys
 from penstock.changes import RowKind
 from penstock.connectors.printing.sink import PrintSink
 from penstock.connectors.protocol import Sink
@@ -55,7 +56,7 @@ U = TypeVar("U")
 K = TypeVar("K")
 
 
-class DataStream(AsyncSteps[T]):
+class DataStream(AsyncSteps[T], NeedKeys):
     """A stream of records of type T."""
 
     def __init__(self, env: StreamEnvironment, step: StepId, tag: str | None = None, exchange: Exchange | None = None) -> None:

@@ -13,7 +13,7 @@ from penstock.functions import OutputTag
 from penstock.joins.columns import JoinedColumns
 from penstock.joins.functions import CoGroupFunction
 from penstock.joins.interval.record import JoinBody
-from penstock.joins.spec import JoinKind
+from penstock.joins.spec import JoinKind, outer_as
 from penstock.joins.window.record import CoGroup, KeyOfSide, OfSide, WindowJoinFunction, record_of
 from penstock.joins.window.step import ColumnarWindowJoin, why_not_over_columns
 from penstock.plan.definition import ErrorPolicy
@@ -112,15 +112,15 @@ class WindowJoin(JoinEnds[L, R]):
 
     def left(self) -> WindowJoin[L, R | None]:
         """Left records of windows without a right one are results too."""
-        return WindowJoin(self._streams, self._windows, "left", self._late)
+        return WindowJoin(self._streams, self._windows, outer_as(self._how, "left"), self._late)
 
     def right(self) -> WindowJoin[L | None, R]:
         """Right records of windows without a left one are results too."""
-        return WindowJoin(self._streams, self._windows, "right", self._late)
+        return WindowJoin(self._streams, self._windows, outer_as(self._how, "right"), self._late)
 
     def full(self) -> WindowJoin[L | None, R | None]:
         """Records of windows that the other side has none in are results too."""
-        return WindowJoin(self._streams, self._windows, "full", self._late)
+        return WindowJoin(self._streams, self._windows, outer_as(self._how, "full"), self._late)
 
     def late(self, *, left: OutputTag[Any] | None = None, right: OutputTag[Any] | None = None) -> WindowJoin[L, R]:
         """Side outputs of the late records of either side; without one they are dropped. All are counted."""

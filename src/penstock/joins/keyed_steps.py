@@ -10,6 +10,7 @@ from penstock.changes import APPENDS, Changes
 from penstock.functions import Call
 from penstock.ids import StepId
 from penstock.joins.results import ResultOutputs
+from penstock.joins.spec import LEFT, RIGHT, Side
 from penstock.plan.definition import StateDeclaration
 from penstock.plan.schema import Schema
 from penstock.records import Records, carried
@@ -33,24 +34,24 @@ class Body(Protocol):
 
     def function_calls(self) -> tuple[Call, ...]: ...
 
-    def accepts(self) -> Changes: ...
-
     def emits(self, inputs: tuple[Changes, ...]) -> Changes: ...
 
     def describe(self) -> dict[str, str]: ...
 
+    def of_what(self) -> dict[str, str]:
+        """By state, of what it is, where that may not change."""
+        ...
 
-class KeptBody(Body, Protocol):
+
+class JoiningBody(Body, Protocol):
     """A function of two streams."""
 
-    def kept(self) -> dict[str, str]:
-        """By state, of what join it is, where that may not change."""
-        ...
+    def accepts(self, side: Side) -> Changes: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinProcess(KeyedCoProcess):
-    """A join of two streams by a keyed function, a `KeptBody`."""
+    """A join of two streams by a keyed function, a `JoiningBody`."""
 
     is_join: ClassVar[bool] = True
     schema_of: Callable[[tuple[Schema | None, ...]], Schema | None] | None = None
@@ -60,9 +61,8 @@ class JoinProcess(KeyedCoProcess):
     def kind(self) -> str:
         return self.label
 
-    @property
-    def accepts(self) -> Changes:
-        changes: Changes = self.body.accepts()
+    def accepts_from(self, port: int) -> Changes:
+        changes: Changes = self.body.accepts(LEFT if port == 0 else RIGHT)
         return changes
 
     def emits(self, inputs: tuple[Changes, ...]) -> Changes:
@@ -73,8 +73,7 @@ class JoinProcess(KeyedCoProcess):
         return *self.body.function_calls(), *state_calls(self.body)
 
     def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
-        kept: dict[str, str] = self.body.kept()
-        return tuple(replace(state, what=kept.get(state.name, "")) for state in KeyedCoProcess.states(self, step))
+        return _of(self.body, KeyedCoProcess.states(self, step))
 
     def output(self, inputs: tuple[Schema | None, ...]) -> Schema | None:
         return None if self.schema_of is None else self.schema_of(inputs)
@@ -108,6 +107,9 @@ class UpdatingProcess(KeyedProcess):
     def calls(self) -> tuple[Call, ...]:
         return *self.body.function_calls(), *state_calls(self.body)
 
+    def states(self, step: StepId) -> tuple[StateDeclaration, ...]:
+        return _of(self.body, KeyedProcess.states(self, step))
+
     def build(self, step: StepId, services: Services, inputs: int) -> Operator:
         return JoinProcessOperator(step, services, inputs, self)
 
@@ -115,6 +117,12 @@ class UpdatingProcess(KeyedProcess):
         """For explain."""
         found: dict[str, str] = self.body.describe()
         return found
+
+
+def _of(body: Body, states: tuple[StateDeclaration, ...]) -> tuple[StateDeclaration, ...]:
+    """States that say of what they are."""
+    kept = body.of_what()
+    return tuple(replace(state, what=kept.get(state.name, "")) for state in states)
 
 
 class JoinProcessOperator(KeyedProcessOperator):

@@ -65,6 +65,15 @@ def outer(how: JoinKind, side: Side) -> bool:
     return how == "full" or how == ("left" if side == LEFT else "right")
 
 
+def outer_as(before: JoinKind, now: JoinKind) -> JoinKind:
+    """The kind of a join that was of one kind, and is told to be of another; `PlanError` if it cannot be both."""
+    if before not in ("inner", now):
+        raise PlanError(
+            f"a join cannot be both {before} and {now}", hint="for rows of both sides: full(), and neither of the others"
+        )
+    return now
+
+
 def inclusive(
     lower_ms: Milliseconds, upper_ms: Milliseconds, *, lower_exclusive: bool, upper_exclusive: bool
 ) -> tuple[Milliseconds, Milliseconds]:

@@ -21,11 +21,12 @@ def changes_of(graph: Graph, edge: Input) -> Changes:
 def emitted_changes(graph: Graph, step: StepId, definition: Definition, inputs: tuple[Input, ...]) -> Changes:
     """The kinds of change that a new step emits; `PlanError` if it does not take those of its inputs."""
     given = tuple(changes_of(graph, edge) for edge in inputs)
-    for edge, changes in zip(inputs, given, strict=True):
-        if unknown := changes - definition.accepts:
+    for port, (edge, changes) in enumerate(zip(inputs, given, strict=True)):
+        accepted = definition.accepts_from(port)
+        if unknown := changes - accepted:
             raise PlanError(
                 f"step {step!r} does not take {kinds_text(unknown)}, which step {edge.step!r} emits",
-                detail=f"{step}: {definition.kind}; it takes {kinds_text(definition.accepts)}",
+                detail=f"{step}: {definition.kind}; it takes {kinds_text(accepted)}",
                 hint=definition.changes_hint,
             )
         if changes != APPENDS and edge.exchange is not None and edge.exchange.kind == "rebalance":

@@ -102,6 +102,10 @@ class Definition:
         """The kinds of change that it takes: checked when the step is built."""
         return APPENDS
 
+    def accepts_from(self, port: int) -> Changes:
+        """The same of one of its inputs, for steps that do not take the same of all."""
+        return self.accepts
+
     def emits(self, inputs: tuple[Changes, ...]) -> Changes:
         """The kinds of change that it emits, side outputs included, if its inputs have these. Dead letters are always added."""
         return APPENDS.union(*inputs)

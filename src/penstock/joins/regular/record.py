@@ -1,9 +1,10 @@
 """The join of two whole streams: every record meets all of its key, whenever they come.
 
 Records may be changes: `+I` and `+U` add a row to its side, `-U` and `-D` take an equal one away. Rows are kept as long as a ttl
-says. Each row knows how many partners it has, where that decides what is a result.
+says. How many partners a row has is counted where that decides what is a result: those that are forgotten count as well, for
+they are in results that stay. A row is forgotten so long after it came, whatever it has met since.
 
-Law: the results, applied as changes, are at any time the join of the rows that both sides have.
+Law: the results, applied as changes, are at any time the join of the rows that both sides have, if no row is forgotten.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class RegularJoinFunction(KeyedCoProcessFunction[Any, Any, Any, Result]):
     def function_calls(self) -> tuple[Call, ...]:
         return () if self.body is None else self.body.calls()
 
-    def accepts(self) -> Changes:
+    def accepts(self, side: Side) -> Changes:
         return ANY_CHANGES
 
     def emits(self, inputs: tuple[Changes, ...]) -> Changes:
@@ -65,7 +66,7 @@ class RegularJoinFunction(KeyedCoProcessFunction[Any, Any, Any, Result]):
             return APPENDS.union(*inputs)
         return APPENDS.union({RowKind.DELETE}, *inputs)
 
-    def kept(self) -> dict[str, str]:
+    def of_what(self) -> dict[str, str]:
         """How many partners a row has is counted for some joins only."""
         return dict.fromkeys(("left", "right"), f"join; {self.how}")
 
@@ -89,35 +90,38 @@ class RegularJoinFunction(KeyedCoProcessFunction[Any, Any, Any, Result]):
         return self._changed(RIGHT, value, ctx)
 
     def _changed(self, side: Side, change: Changed, ctx: Any) -> Iterator[Result]:
-        mine, others = (self.left, self.right) if side == LEFT else (self.right, self.left)
-        partners = [] if is_null(ctx.key) else sorted(others.items())
+        mine: Any = self.left if side == LEFT else self.right
+        others: Any = self.right if side == LEFT else self.left
+        partners: list[tuple[int, Row]] = [] if is_null(ctx.key) else sorted(others.items())
         if change.kind in _TAKE_AWAY:
-            place = next((place for place, (row, _) in sorted(mine.items()) if row == change.value), None)
-            if place is None:  # it has expired, or was never added
+            found = next(((place, met) for place, (row, met) in sorted(mine.items()) if row == change.value), None)
+            if found is None:  # it has expired, or was never added
                 self._context.count("not_found")
                 return
+            place, met = found
             del mine[place]
         else:
-            mine[max(mine, default=-1) + 1] = (change.value, len(partners))
+            met = len(partners)
+            mine[max(mine, default=-1) + 1] = (change.value, met)
         if self.how in ("semi", "anti"):
-            yield from self._filtered(side, change, partners, ctx)
+            yield from self._filtered(side, change, met, partners, ctx)
         else:
-            yield from self._paired(side, change, partners, ctx)
+            yield from self._paired(side, change, met, partners, ctx)
         step = -1 if change.kind in _TAKE_AWAY else 1
         if self._counts(RIGHT if side == LEFT else LEFT):
-            for place, (row, found) in partners:
-                others[place] = (row, found + step)
+            for place, (row, count) in partners:
+                others.amend(place, (row, count + step))
 
     def _counts(self, side: Side) -> bool:
         """Does it matter how many partners the rows of a side have?"""
         return side == LEFT if self.how in ("semi", "anti") else outer(self.how, side)  # type: ignore[arg-type]
 
-    def _paired(self, side: Side, change: Changed, partners: list[tuple[int, Row]], ctx: Any) -> Iterator[Result]:
+    def _paired(self, side: Side, change: Changed, met: int, partners: list[tuple[int, Row]], ctx: Any) -> Iterator[Result]:
         how: Any = self.how
         other: Side = RIGHT if side == LEFT else LEFT
         away = change.kind in _TAKE_AWAY
         kind = change.kind if how == "inner" else _DELETE if away else _INSERT
-        if not partners and outer(how, side):
+        if not met and outer(how, side):
             yield from self._results(side, change.value, None, kind, ctx)
         for _, (row, found) in partners:
             alone = outer(how, other) and found == (1 if away else 0)
@@ -127,10 +131,10 @@ class RegularJoinFunction(KeyedCoProcessFunction[Any, Any, Any, Result]):
             if alone and away:
                 yield from self._results(other, row, None, _INSERT, ctx)
 
-    def _filtered(self, side: Side, change: Changed, partners: list[tuple[int, Row]], ctx: Any) -> Iterator[Result]:
+    def _filtered(self, side: Side, change: Changed, met: int, partners: list[tuple[int, Row]], ctx: Any) -> Iterator[Result]:
         semi, away = self.how == "semi", change.kind in _TAKE_AWAY
         if side == LEFT:
-            if bool(partners) == semi:
+            if bool(met) == semi:
                 yield Result(change.value, ctx.timestamp, change.kind)
             return
         for _, (row, found) in partners:

@@ -32,6 +32,10 @@ class Deduplicate(KeyedProcessFunction[Any, Any, Result]):
     def emits(self, inputs: tuple[Changes, ...]) -> Changes:
         return APPENDS if self.keep == "first" else APPENDS | {RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER}
 
+    def of_what(self) -> dict[str, str]:
+        """Of a first record only that it came is kept."""
+        return {"kept": f"the {self.keep} record of each key"}
+
     def describe(self) -> dict[str, str]:
         known = "for ever" if self.within is None else f"for {self.within.ms} ms of {self.within.time} time"
         return {"keeps": f"the {self.keep} record of each key", "known": known}
@@ -68,9 +72,17 @@ class TopN(KeyedProcessFunction[Any, Any, Result]):
     def emits(self, inputs: tuple[Changes, ...]) -> Changes:
         return APPENDS | {RowKind.DELETE}
 
+    def of_what(self) -> dict[str, str]:
+        """What is not among them is gone. Of functions nothing can be told: two of them count as the same."""
+        by = "a function" if callable(self.by) else repr(self.by)
+        return {"top": f"the {self.n} records of each key with the {self._most()} {by}"}
+
     def describe(self) -> dict[str, str]:
         by = "a function" if callable(self.by) else self.by
-        return {"keeps": f"the {self.n} records of each key with the {'largest' if self.largest else 'smallest'} {by}"}
+        return {"keeps": f"the {self.n} records of each key with the {self._most()} {by}"}
+
+    def _most(self) -> str:
+        return "largest" if self.largest else "smallest"
 
     def open(self, context: RuntimeContext) -> None:
         self._step = context.step

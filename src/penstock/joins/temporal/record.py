@@ -37,6 +37,11 @@ def described(keeps: bool, late: tuple[str | None, str | None]) -> dict[str, str
     }
 
 
+def accepted(side: Side) -> Changes:
+    """Versions come and go; a record is joined once."""
+    return APPENDS if side == LEFT else ANY_CHANGES
+
+
 _GONE = RowKind.DELETE.code
 _BEFORE = RowKind.UPDATE_BEFORE.code
 
@@ -57,13 +62,13 @@ class TemporalJoinFunction(KeyedCoProcessFunction[Any, Any, Any, Result]):
     def function_calls(self) -> tuple[Call, ...]:
         return self.body.calls()
 
-    def accepts(self) -> Changes:
-        return ANY_CHANGES
+    def accepts(self, side: Side) -> Changes:
+        return accepted(side)
 
     def emits(self, inputs: tuple[Changes, ...]) -> Changes:
         return APPENDS
 
-    def kept(self) -> dict[str, str]:
+    def of_what(self) -> dict[str, str]:
         return {}
 
     def describe(self) -> dict[str, str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.changes import ANY_CHANGES, APPENDS, Changes
+from penstock.changes import APPENDS, Changes
 from penstock.ids import StepId
 from penstock.joins.buffer.kind import VERSIONS
 from penstock.joins.columns import JoinedColumns
 from penstock.joins.interval.step import ROWS
 from penstock.joins.spec import LEFT, RIGHT, Side
 from penstock.joins.temporal.columnar import TemporalJoinOperator
-from penstock.joins.temporal.record import described
+from penstock.joins.temporal.record import accepted, described
 from penstock.plan.definition import Definition, KeyFields, StateDeclaration, Takes
 from penstock.plan.schema import Schema
 from penstock.runtime.operators.operator import Operator
@@ -39,9 +39,8 @@ class ColumnarTemporalJoin(Definition):
     def takes(self, given: int) -> tuple[Takes, ...]:
         return (Takes(keyed=True, key_type=self.key_type),) * 2
 
-    @property
-    def accepts(self) -> Changes:
-        return ANY_CHANGES
+    def accepts_from(self, port: int) -> Changes:
+        return accepted(LEFT if port == 0 else RIGHT)
 
     def emits(self, inputs: tuple[Changes, ...]) -> Changes:
         return APPENDS

@@ -75,6 +75,16 @@ class MapHandle(Handle):
 
     __setitem__ = put
 
+    def amend(self, key: Any, value: Any) -> None:
+        """Another value for an entry that is there; it does not live longer, or shorter, for that."""
+        before = self._entry(self._keyed.slot, self._keys.encode(key), key)[1]
+        if before is MISSING:
+            raise KeyError(key)
+        self.put(key, value)
+        if self._expiry is not None:
+            entry = self._entry(self._keyed.slot, self._keys.encode(key), key)
+            entry[1] = (before[0], entry[1][1])
+
     def remove(self, key: Any) -> None:
         slot = self._keyed.slot
         self._cell(slot).entries[self._keys.encode(key)] = [key, MISSING, True]
