@@ -33,6 +33,9 @@ class FirstWithin(KeyedProcessFunction[Any, Any, Result]):
     def emits(self, inputs: tuple[Changes, ...]) -> Changes:
         return APPENDS
 
+    def of_what(self) -> dict[str, str]:
+        return {"times": "of the first records of each key"}
+
     def describe(self) -> dict[str, str]:
         return {"keeps": "the first record of each key", "known": f"for {self.within_ms} ms of event time around it"}
 
