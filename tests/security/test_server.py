@@ -49,7 +49,7 @@ def tokens() -> Tokens:
 
 def path_of(endpoint: Endpoint, **places: str) -> str:
     given = {**PLACES, **places}
-    return API + re.sub(r"{(\w+)(?::path)?}", lambda match: given[match[1]], endpoint.path)
+    return endpoint.root + re.sub(r"{(\w+)(?::path)?}", lambda match: given[match[1]], endpoint.path)
 
 
 def body_of(endpoint: Endpoint) -> Any:
@@ -110,7 +110,7 @@ def verbs_of(endpoint: Endpoint) -> tuple[str, ...]:
 
 def path_matches(endpoint: Endpoint, path: str) -> bool:
     pattern = re.sub(r"{(\w+):path}", ".*", endpoint.path)
-    return re.fullmatch(API + re.sub(r"{(\w+)}", "[^/]+", pattern), path) is not None
+    return re.fullmatch(endpoint.root + re.sub(r"{(\w+)}", "[^/]+", pattern), path) is not None
 
 
 def test_draining_takes_the_role_admin(storage: str, tokens: Tokens) -> None:

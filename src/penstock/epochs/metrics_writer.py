@@ -135,16 +135,21 @@ class MetricsWriter:
             shown = self._shown()
             longest = self._longest
         self._put(paths.LATEST_METRICS, lambda: msgspec.json.encode(shown))
-        if last or shown.at_ms - self._since >= POINT_MS:
-            with self._counting:
-                self._longest = 0.0
-            point = point_between(self._base, shown, longest)
-            self._since, self._base = shown.at_ms, shown
-            number = shown.at_ms // PERIOD_MS
+        if not last and shown.at_ms - self._since < POINT_MS:
+            return
+        number = shown.at_ms // PERIOD_MS
+        try:
             period = self._period or read_period(self._storage, number)
-            earlier = period.points if period is not None and period.number == number else []
-            self._period = written = Period(number, [*earlier, point])
-            self._put(paths.metrics_period(number % PERIODS), lambda: msgspec.json.encode(written))
+        except OSError as error:
+            log.debug("the history of metrics was not read, and is not added to now: %s", error)
+            return
+        with self._counting:
+            self._longest = 0.0
+        point = point_between(self._base, shown, longest)
+        self._since, self._base = shown.at_ms, shown
+        earlier = period.points if period is not None and period.number == number else []
+        self._period = written = Period(number, [*earlier, point])
+        self._put(paths.metrics_period(number % PERIODS), lambda: msgspec.json.encode(written))
 
     def _shown(self) -> JobMetrics:
         at = time.monotonic()

@@ -65,7 +65,7 @@ def _folder(path: str) -> LocalStorage:
     storage = LocalStorage(path)
     place = storage.root
     while not os.path.isdir(place):
-        if os.path.lexists(place):
+        if os.path.lexists(place) and not os.path.isdir(place):  # another process may have just made it
             raise StorageError(
                 f"the storage {path} cannot be a folder: {place} is a file",
                 hint="name a folder that exists or can be made, or s3://bucket/prefix",
